@@ -1,0 +1,1 @@
+"""The kappad sidecar."""

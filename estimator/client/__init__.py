@@ -1,0 +1,1 @@
+"""What the commands and tools call a sidecar with."""

@@ -1,0 +1,1 @@
+"""Learning: pure mathematics and state transitions, no input or output."""

@@ -1,0 +1,1 @@
+"""The demonstration, and the real vLLM that it and the tests run."""

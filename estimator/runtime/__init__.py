@@ -1,0 +1,1 @@
+"""The learner task, the publisher and the configuration."""

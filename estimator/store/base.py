@@ -1,0 +1,166 @@
+"""The contract of a store: history first, everything else can be rebuilt from it.
+
+Every method may be called from one thread at a time (the learner's). Methods raise
+`StoreError` where the world is at fault (disk full, read-only); nothing is half written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from estimator.core.drift import DriftEvent
+from estimator.core.observation import Completion
+from sched_client.model import Mode
+
+__all__ = [
+    "AppendResult",
+    "Checkpoint",
+    "KappaPoint",
+    "ModeChange",
+    "Store",
+    "StoreError",
+    "StoredCompletion",
+]
+
+
+class StoreError(Exception):
+    """The store could not read or write; the message names the file and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCompletion:
+    """A completion with the row id that orders the history."""
+
+    row_id: int
+    completion: Completion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResult:
+    """What became of a batch; indices are into the batch.
+
+    Attributes
+    ----------
+    accepted : tuple of StoredCompletion
+        New rows, committed.
+    duplicate_indices : tuple of int
+        Known ids: counted once, not learned again.
+    too_old_indices : tuple of int
+        Finished before the retention window, so that a duplicate could not be recognised.
+    """
+
+    accepted: tuple[StoredCompletion, ...]
+    duplicate_indices: tuple[int, ...] = ()
+    too_old_indices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The learner's state after a row of the history.
+
+    Attributes
+    ----------
+    row_id : int
+        The last row that the state has learned.
+    state : Mapping
+        JSON-serialisable; its ``schema`` entry is the state's own version.
+    snapshot_version : int
+        The last version published; versions go on from here.
+    created_s : float
+        Unix time.
+    """
+
+    row_id: int
+    state: Mapping[str, Any]  # Any: JSON, whose shape the core owns.
+    snapshot_version: int
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KappaPoint:
+    """κ of one key at one moment."""
+
+    model: str
+    task: str
+    language: str
+    timestamps: bool | None
+    recorded_s: float
+    kappa_tokens_per_s: float
+    intercept_tokens: float
+    sample_count: int
+    snapshot_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChange:
+    """One switch of the mode, with who asked and why."""
+
+    changed_s: float
+    mode: Mode
+    previous_mode: Mode
+    actor: str
+    reason: str
+    request_id: str = ""
+
+
+class Store(Protocol):
+    """Everything that survives a restart.
+
+    Attributes
+    ----------
+    instance_id : str
+        Made when the store is made; changes only when history is reset.
+    """
+
+    instance_id: str
+
+    def append(self, completions: Sequence[Completion]) -> AppendResult:
+        """Commit a batch; on return the accepted rows are durable as `docs` states."""
+
+    def read(self, *, after_row_id: int = 0, limit: int = 1000) -> list[StoredCompletion]:
+        """Give rows in order, at most ``limit``, with ids above ``after_row_id``."""
+
+    def count(self) -> int:
+        """Give the number of retained completions."""
+
+    def last_row_id(self) -> int:
+        """Give the highest row id ever given, 0 for none."""
+
+    def find(self, completion_id: str) -> StoredCompletion | None:
+        """Look one completion up by its id."""
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Keep a checkpoint; a bounded number of older ones stays readable."""
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """Give the newest readable checkpoint, skipping a damaged one."""
+
+    def append_kappa_points(self, points: Sequence[KappaPoint]) -> None:
+        """Record κ history (bounded for each key)."""
+
+    def list_kappa_points(
+        self,
+        *,
+        model: str = "",
+        language: str = "",
+        before_id: int | None = None,
+        limit: int = 1000,
+    ) -> list[tuple[int, KappaPoint]]:
+        """Give history newest first with row ids; empty filters match all."""
+
+    def save_drift(self, event: DriftEvent) -> None:
+        """Record a drift event, or its end."""
+
+    def list_drifts(
+        self, *, before_id: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, DriftEvent]]:
+        """Give events newest first with row ids that do not change when an end is set."""
+
+    def append_mode_change(self, change: ModeChange) -> None:
+        """Record a switch of the mode."""
+
+    def list_mode_changes(self, *, limit: int = 100) -> list[ModeChange]:
+        """Give the switches, newest first."""
+
+    def close(self) -> None:
+        """Finish writing and release the file; further calls raise StoreError."""

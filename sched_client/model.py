@@ -1,0 +1,521 @@
+"""The snapshot a scheduler acts on, and the one way to turn it into an estimate.
+
+The sidecar's ``BatchPredict``, the replay and the client inside vLLM all call `evaluate`, so an
+estimate is the same wherever it is made. Standard library only: this module is imported where
+neither grpc nor vLLM is present, and nothing here blocks, logs or reads a clock.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+Mode = Literal["off", "shadow", "on"]
+OrderBy = Literal["service", "tokens"]
+Source = Literal["prior", "parent", "learned"]
+RequestKind = Literal["transcription", "detection", "beam_step", "session", "text"]
+
+MODES: Final[tuple[Mode, ...]] = ("off", "shadow", "on")
+DEFAULT_MODEL: Final = "default"
+# Whisper's decoder has 448 positions (openai/whisper, n_text_ctx); text models pass max_tokens.
+WHISPER_MAX_TOKENS: Final = 448
+# Whisper pads or cuts every piece to 30 s (openai/whisper, CHUNK_LENGTH).
+WHISPER_WINDOW_S: Final = 30.0
+# Mean utterance of LibriSpeech test-clean (Panayotov et al. 2015), 7.4 s: what an unknown
+# duration counts as until the sidecar has told the mean it saw.
+DEFAULT_MEAN_AUDIO_S: Final = 7.4
+# LibriSpeech's tokens per second of audio by Whisper's tokenizer (benchmarks/traces/README.md).
+DEFAULT_KAPPA_TOKENS_PER_S: Final = 3.2
+# The cache of resolved keys is dropped beyond this, so that invented languages cannot grow it.
+_MAX_RESOLVED: Final = 8192
+
+
+class Key(NamedTuple):
+    """What one κ is learned for; an empty string or None means "any".
+
+    Attributes
+    ----------
+    model : str
+        Served model's name.
+    task : str
+        ``transcribe``, ``translate`` or ``text``.
+    language : str
+        Whisper's language code, such as ``en``.
+    timestamps : bool or None
+        Whether the transcript carries timestamp tokens.
+    """
+
+    model: str = ""
+    task: str = ""
+    language: str = ""
+    timestamps: bool | None = None
+
+    def chain(self) -> Iterator["Key"]:
+        """Yield this key and then its parents, the global key last.
+
+        Parents drop timestamps, then the language, the task and the model.
+        """
+        seen = self
+        yield seen
+        for parent in (
+            Key(self.model, self.task, self.language),
+            Key(self.model, self.task),
+            Key(self.model),
+            Key(),
+        ):
+            if parent != seen:
+                seen = parent
+                yield parent
+
+
+GLOBAL_KEY: Final = Key()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KappaEntry:
+    """What is known of one key: tokens ≈ intercept + κ · size.
+
+    Attributes
+    ----------
+    kappa_tokens_per_s : float
+        Output tokens per second of audio, ≥ 0; per prompt token where the task is ``text``.
+    intercept_tokens : float
+        Output tokens at size 0: start, end and punctuation do not scale with the audio.
+    ratio_p50, ratio_p90, ratio_p99 : float
+        Quantiles of actual over estimated tokens, > 0 and not decreasing.
+    sample_count : int
+        Completions learned for this key, its children included.
+    source : {"prior", "learned"}
+        ``prior`` until the key itself has enough samples.
+    """
+
+    kappa_tokens_per_s: float
+    intercept_tokens: float = 0.0
+    ratio_p50: float = 1.0
+    ratio_p90: float = 1.5
+    ratio_p99: float = 2.5
+    sample_count: int = 0
+    source: Literal["prior", "learned"] = "prior"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceTime:
+    """Residence of a request of one model at the reference concurrency.
+
+    ``service_s = overhead_s + seconds_per_prompt_token · uncached prompt + seconds_per_token · n̂``
+
+    Attributes
+    ----------
+    overhead_s : float
+        Seconds a request takes whatever its length (the encoder works on a padded 30 s), ≥ 0.
+    seconds_per_token : float
+        Seconds per output token at ``reference_concurrency``, > 0.
+    seconds_per_prompt_token : float
+        Seconds per uncached prompt token, ≥ 0.
+    reference_concurrency : float
+        Number of requests in the batch that the figures hold for, ≥ 1.
+    mean_service_s : float
+        Mean estimated service of recent completions, > 0; scales the guard's burst.
+    mean_tokens : float
+        Mean output tokens of recent completions, > 0.
+    mean_audio_s : float
+        Mean audio of recent completions, > 0; stands in where a duration cannot be read.
+    sample_count : int
+        Completions that the fit rests on.
+    """
+
+    overhead_s: float = 0.05
+    seconds_per_token: float = 0.01
+    seconds_per_prompt_token: float = 0.0
+    reference_concurrency: float = 1.0
+    mean_service_s: float = 0.3
+    mean_tokens: float = 25.0
+    mean_audio_s: float = DEFAULT_MEAN_AUDIO_S
+    sample_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """Queues of like cost: a request belongs to the queue whose interval holds its service.
+
+    Attributes
+    ----------
+    boundaries_s : tuple of float
+        Ascending upper bounds in seconds of work, one fewer than ``queue_ids``.
+    queue_ids : tuple of str
+        Stable names of the queues, shortest work first.
+    """
+
+    boundaries_s: tuple[float, ...] = ()
+    queue_ids: tuple[str, ...] = ("q0",)
+
+    def queue_of(self, service_s: float) -> str:
+        """Give the id of the queue for an amount of work in seconds."""
+        return self.queue_ids[bisect_right(self.boundaries_s, service_s)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the operator (or later the optimizer) decides for every engine of a sidecar.
+
+    Attributes
+    ----------
+    mode : {"off", "shadow", "on"}
+        ``off`` admits FCFS and records nothing, ``shadow`` admits FCFS and records the order it
+        would have chosen, ``on`` admits in the policy's order.
+    policy : str
+        A name that ``create_policy`` knows; an unknown one means FCFS.
+    order_by : {"service", "tokens"}
+        What work is counted in.
+    phi : float
+        Share of the work served since its arrival by which a request may be overtaken, [0, 1).
+    burst_requests : float
+        The overtaking allowed from the start, in mean requests, ≥ 0 (b₀ = this · mean work).
+    guard_s : float or None
+        Optional: whoever waited longer than this many seconds goes first.
+    """
+
+    mode: Mode = "shadow"
+    policy: str = "sjf"
+    order_by: OrderBy = "service"
+    phi: float = 0.3
+    burst_requests: float = 20.0
+    guard_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyParameters:
+    """`Settings` resolved for one model: what a policy is built with.
+
+    Attributes
+    ----------
+    order_by : {"service", "tokens"}
+        Which field of an entry is its work.
+    phi : float
+        See `Settings`.
+    burst_work : float
+        b₀, in the unit of ``order_by``, ≥ 0; infinite switches the guard off.
+    guard_s : float or None
+        See `Settings`.
+    """
+
+    order_by: OrderBy = "service"
+    phi: float = 0.3
+    burst_work: float = 6.0
+    guard_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything a client acts on; immutable, replaced as a whole.
+
+    Attributes
+    ----------
+    version : int
+        Counts up for ever within one ``instance_id``.
+    instance_id : str
+        Changes when the sidecar's history is reset; versions compare only within it.
+    created_s : float
+        Unix time at which it was built.
+    kappas : Mapping[Key, KappaEntry]
+        Always holds `GLOBAL_KEY`.
+    services : Mapping[str, ServiceTime]
+        By model; the empty name is the fallback.
+    partitions : Mapping[str, Partition]
+        By model; a model without one has a single queue.
+    settings : Settings
+        Mode, policy and guard.
+    """
+
+    version: int
+    instance_id: str
+    created_s: float
+    kappas: Mapping[Key, KappaEntry]
+    services: Mapping[str, ServiceTime] = field(default_factory=dict)
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    _resolved: dict[Key, tuple[KappaEntry, Source]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def resolve(self, key: Key) -> tuple[KappaEntry, Source]:
+        """Find the entry for a key or for its nearest known parent, in O(1) once seen."""
+        found = self._resolved.get(key)
+        if found is None:
+            found = self._search(key)
+            if len(self._resolved) >= _MAX_RESOLVED:
+                self._resolved.clear()
+            self._resolved[key] = found
+        return found
+
+    def _search(self, key: Key) -> tuple[KappaEntry, Source]:
+        for candidate in key.chain():
+            entry = self.kappas.get(candidate)
+            if entry is not None:
+                if entry.source == "prior":
+                    return entry, "prior"
+                return entry, "learned" if candidate == key else "parent"
+        raise ValueError("a snapshot must hold the global key; build it with prior_snapshot()")
+
+    def service_of(self, model: str) -> ServiceTime:
+        """Give the service time of a model, or the fallback."""
+        return self.services.get(model) or self.services.get("") or _DEFAULT_SERVICE
+
+
+_DEFAULT_SERVICE: Final = ServiceTime()
+_SINGLE_QUEUE: Final = Partition()
+NO_PARTITIONS: Final[Mapping[str, Partition]] = MappingProxyType({})
+
+
+class Features(NamedTuple):
+    """What can be read of a request before it runs.
+
+    Attributes
+    ----------
+    model, task, language, timestamps
+        The request's `Key`; an unknown part is empty or None.
+    kind : {"transcription", "detection", "beam_step", "session", "text"}
+        Only ``transcription`` and ``text`` teach κ.
+    audio_s : float or None
+        Seconds of audio; None where it could not be read, or the request has none.
+    prompt_tokens : int
+        Length of the prompt.
+    max_tokens : int or None
+        The most the request may produce.
+    duration_source : str
+        Where ``audio_s`` came from (``mel``, ``placeholder``, ``hint``, ``unknown``, ``none``).
+
+    Notes
+    -----
+    A named tuple, as `Estimate`: one is built for each request on the engine's thread, and a
+    frozen dataclass of this size took three times as long to build (Python 3.11).
+    """
+
+    model: str = DEFAULT_MODEL
+    task: str = ""
+    language: str = ""
+    timestamps: bool | None = None
+    kind: RequestKind = "transcription"
+    audio_s: float | None = None
+    prompt_tokens: int = 0
+    max_tokens: int | None = None
+    duration_source: str = "unknown"
+
+    @property
+    def key(self) -> Key:
+        """The key under which this request's κ is found."""
+        return Key(self.model, self.task, self.language, self.timestamps)
+
+
+class Estimate(NamedTuple):
+    """How much work a request is expected to be.
+
+    Attributes
+    ----------
+    tokens, tokens_p50, tokens_p90, tokens_p99 : float
+        Expected output tokens and quantiles, ≥ 1, capped by ``max_tokens``.
+    service_s : float
+        Expected residence at reference concurrency, > 0.
+    queue_id : str
+        Queue of the partition that this work falls into.
+    source : {"prior", "parent", "learned"}
+        Whether the key itself, a parent of it, or a prior answered.
+    snapshot_version : int
+        Version of the snapshot that was asked.
+    """
+
+    tokens: float
+    tokens_p50: float
+    tokens_p90: float
+    tokens_p99: float
+    service_s: float
+    queue_id: str
+    source: Source
+    snapshot_version: int
+
+
+def evaluate(snapshot: Snapshot, features: Features) -> Estimate:
+    """Estimate the work of a request.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        What was learned so far.
+    features : Features
+        What was read of the request. Values are taken as they are: the edges validate.
+
+    Returns
+    -------
+    Estimate
+        Always finite for finite input; a cold model gives the prior, never an error.
+
+    Notes
+    -----
+    n̂ = intercept + κ · size (arXiv 2603.11273, eq. for n̂, extended by an intercept), then capped.
+    O(1): a handful of dictionary look-ups and one bisection.
+    """
+    service = snapshot.service_of(features.model)
+    if features.kind in ("detection", "beam_step"):
+        # One token each, whatever the audio: full encoder, one decode step.
+        entry, source = None, snapshot.resolve(features.key)[1]
+        tokens = 1.0
+    else:
+        entry, source = snapshot.resolve(features.key)
+        if features.kind == "text":
+            size = float(features.prompt_tokens)
+        else:
+            size = service.mean_audio_s if features.audio_s is None else features.audio_s
+        tokens = entry.intercept_tokens + entry.kappa_tokens_per_s * size
+    cap = float(features.max_tokens or WHISPER_MAX_TOKENS)
+    tokens = min(max(tokens, 1.0), cap)
+    seconds = max(
+        service.overhead_s
+        + service.seconds_per_prompt_token * features.prompt_tokens
+        + service.seconds_per_token * tokens,
+        _MIN_SERVICE_S,
+    )
+    partition = snapshot.partitions.get(features.model, _SINGLE_QUEUE)
+    if entry is None:
+        p50 = p90 = p99 = 1.0
+    else:
+        p50 = min(max(tokens * entry.ratio_p50, 1.0), cap)
+        p90 = min(max(tokens * entry.ratio_p90, 1.0), cap)
+        p99 = min(max(tokens * entry.ratio_p99, 1.0), cap)
+    return Estimate(
+        tokens=tokens,
+        tokens_p50=p50,
+        tokens_p90=p90,
+        tokens_p99=p99,
+        service_s=seconds,
+        queue_id=partition.queue_of(seconds),
+        source=source,
+        snapshot_version=snapshot.version,
+    )
+
+
+# Keeps response ratios finite where nothing about the service is known yet.
+_MIN_SERVICE_S: Final = 1e-4
+
+
+def policy_parameters(snapshot: Snapshot, model: str) -> PolicyParameters:
+    """Resolve a snapshot's settings for one model.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        Holds the settings and the model's mean work.
+    model : str
+        The served model's name.
+
+    Returns
+    -------
+    PolicyParameters
+        With b₀ in the unit that work is counted in.
+    """
+    settings = snapshot.settings
+    service = snapshot.service_of(model)
+    mean = service.mean_service_s if settings.order_by == "service" else service.mean_tokens
+    return PolicyParameters(
+        order_by=settings.order_by,
+        phi=settings.phi,
+        burst_work=settings.burst_requests * mean,
+        guard_s=settings.guard_s,
+    )
+
+
+def prior_snapshot(
+    *, kappa_tokens_per_s: float = DEFAULT_KAPPA_TOKENS_PER_S, settings: Settings | None = None
+) -> Snapshot:
+    """Build what a client acts on before any sidecar has answered (version 0).
+
+    Parameters
+    ----------
+    kappa_tokens_per_s : float
+        The configured prior, > 0 and finite.
+    settings : Settings, optional
+        Defaults to mode ``shadow``.
+
+    Returns
+    -------
+    Snapshot
+        With the global key only.
+    """
+    return Snapshot(
+        version=0,
+        instance_id="",
+        created_s=0.0,
+        kappas={GLOBAL_KEY: KappaEntry(kappa_tokens_per_s=kappa_tokens_per_s)},
+        settings=settings or Settings(),
+    )
+
+
+def invalid_reason(snapshot: Snapshot) -> str | None:
+    """Say why a snapshot must not be acted on.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        As received.
+
+    Returns
+    -------
+    str or None
+        Field, value and limit of the first violation, or None for a valid snapshot.
+    """
+    if GLOBAL_KEY not in snapshot.kappas:
+        return "kappas: the global key is missing"
+    for key, entry in snapshot.kappas.items():
+        reason = invalid_entry_reason(key, entry)
+        if reason is not None:
+            return reason
+    return invalid_frame_reason(snapshot)
+
+
+def invalid_entry_reason(key: Key, entry: KappaEntry) -> str | None:
+    """Say why one κ entry must not be acted on, or give None."""
+    kappa = entry.kappa_tokens_per_s
+    ratios = (entry.ratio_p50, entry.ratio_p90, entry.ratio_p99)
+    if not (math.isfinite(kappa) and kappa >= 0.0):
+        return f"kappas[{key}].kappa_tokens_per_s: {kappa} is not finite and >= 0"
+    if not math.isfinite(entry.intercept_tokens):
+        return f"kappas[{key}].intercept_tokens: {entry.intercept_tokens} is not finite"
+    if not (all(map(math.isfinite, ratios)) and 0.0 < ratios[0] <= ratios[1] <= ratios[2]):
+        return f"kappas[{key}].ratio_p50/p90/p99: {ratios} are not finite, > 0 and ascending"
+    return None
+
+
+def invalid_frame_reason(snapshot: Snapshot) -> str | None:
+    """Say why the parts of a snapshot beside its κ table are invalid, or give None."""
+    for model, service in snapshot.services.items():
+        for name in ("seconds_per_token", "mean_service_s", "mean_tokens", "mean_audio_s"):
+            value = getattr(service, name)
+            if not (math.isfinite(value) and value > 0.0):
+                return f"services[{model!r}].{name}: {value} is not finite and > 0"
+        for name in ("overhead_s", "seconds_per_prompt_token"):
+            value = getattr(service, name)
+            if not (math.isfinite(value) and value >= 0.0):
+                return f"services[{model!r}].{name}: {value} is not finite and >= 0"
+    for model, partition in snapshot.partitions.items():
+        bounds = partition.boundaries_s
+        if len(partition.queue_ids) != len(bounds) + 1:
+            return f"partitions[{model!r}]: {len(bounds)} boundaries need one queue more"
+        if not all(map(math.isfinite, bounds)) or list(bounds) != sorted(set(bounds)):
+            return f"partitions[{model!r}].boundaries_s: {bounds} are not finite and ascending"
+    return invalid_settings_reason(snapshot.settings)
+
+
+def invalid_settings_reason(settings: Settings) -> str | None:
+    """Say why settings must not be acted on, or give None."""
+    if settings.mode not in MODES:
+        return f"settings.mode: {settings.mode!r} is none of {', '.join(MODES)}"
+    if settings.order_by not in ("service", "tokens"):
+        return f"settings.order_by: {settings.order_by!r} is neither service nor tokens"
+    if not 0.0 <= settings.phi < 1.0:
+        return f"settings.phi: {settings.phi} is not in [0, 1)"
+    if math.isnan(settings.burst_requests) or settings.burst_requests < 0.0:
+        return f"settings.burst_requests: {settings.burst_requests} is not >= 0"
+    if settings.guard_s is not None and not settings.guard_s > 0.0:
+        return f"settings.guard_s: {settings.guard_s} is not > 0"
+    return None

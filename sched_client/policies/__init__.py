@@ -1,0 +1,1 @@
+"""Orders for waiting requests."""

@@ -1,0 +1,1 @@
+"""The background threads that watch a sidecar and report to it."""

@@ -1,0 +1,1 @@
+"""Inside vLLM's scheduler; imports nothing until a name is asked for."""
