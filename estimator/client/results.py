@@ -1,0 +1,171 @@
+"""What the client library answers: frozen, free of generated types."""
+
+from dataclasses import dataclass
+
+from sched_client.model import Estimate, Mode, ServiceTime, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictResult:
+    """Estimates in the order of the inputs.
+
+    Attributes
+    ----------
+    estimates : tuple of Estimate
+        One for each input.
+    snapshot_version : int
+        Version of the snapshot that answered last.
+    instance_id : str
+        Instance that the version belongs to.
+    """
+
+    estimates: tuple[Estimate, ...]
+    snapshot_version: int
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedRow:
+    """One completion that the sidecar refused.
+
+    Attributes
+    ----------
+    index : int
+        Into the completions given to ``report``.
+    reason : str
+        Stable, UPPER_SNAKE.
+    message : str
+        Names field, value, limit and remedy.
+    """
+
+    index: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportResult:
+    """What became of a report.
+
+    Attributes
+    ----------
+    accepted, duplicates : int
+        Rows stored, and rows already known.
+    rejections : tuple of RejectedRow
+        Rows refused; sending them again would not help.
+    snapshot_version : int
+        Newest version at the sidecar.
+    """
+
+    accepted: int
+    duplicates: int
+    rejections: tuple[RejectedRow, ...]
+    snapshot_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineClient:
+    """One client, as the sidecar heard it last.
+
+    Attributes
+    ----------
+    client_id, model, client_version, engine_version : str
+        What it calls itself.
+    applied_version : int
+        Snapshot that it applies; 0 for its own prior.
+    applied_instance_id : str
+        Instance of that version.
+    rejected_version : int or None
+        The last snapshot that it refused.
+    reject_reason : str
+        Why.
+    effective_mode : {"off", "shadow", "on"} or None
+        The mode in force there; None if it did not say.
+    mode_reason, policy : str
+        Why the mode differs from what was asked, and the policy in force.
+    dropped_reports, failures, waiting, running, admitted, reordered : int
+        Counts; the first two and the last two since its boot.
+    reported_s : float
+        Unix time of its last report.
+    watching : bool
+        Whether it watches snapshots now.
+    """
+
+    client_id: str
+    model: str
+    client_version: str
+    engine_version: str
+    applied_version: int
+    applied_instance_id: str
+    rejected_version: int | None
+    reject_reason: str
+    effective_mode: Mode | None
+    mode_reason: str
+    policy: str
+    dropped_reports: int
+    failures: int
+    waiting: int
+    running: int
+    admitted: int
+    reordered: int
+    reported_s: float
+    watching: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What the sidecar is doing.
+
+    Attributes
+    ----------
+    instance_id, server_version : str
+        Which sidecar answered.
+    snapshot_version : int
+        Newest.
+    started_s : float
+        Unix time.
+    settings : Settings
+        In force.
+    learned, stored, backlog, backlog_limit, rejected, keys, key_limit, open_drifts : int
+        Counts, as the API names them.
+    store_error : str
+        Empty while the store works.
+    clients : tuple of EngineClient
+        Heard from lately.
+    services : tuple of (str, ServiceTime)
+        By model; the empty name is the fallback.
+    """
+
+    instance_id: str
+    server_version: str
+    snapshot_version: int
+    started_s: float
+    settings: Settings
+    learned: int
+    stored: int
+    backlog: int
+    backlog_limit: int
+    rejected: int
+    keys: int
+    key_limit: int
+    open_drifts: int
+    store_error: str
+    clients: tuple[EngineClient, ...]
+    services: tuple[tuple[str, ServiceTime], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeResult:
+    """The mode that was set.
+
+    Attributes
+    ----------
+    mode, previous_mode : {"off", "shadow", "on"}
+        Now, and before.
+    snapshot_version : int
+        The version that carries it.
+    """
+
+    mode: Mode
+    previous_mode: Mode
+    snapshot_version: int
