@@ -73,6 +73,11 @@ class EstimatorClient:
         Source of the jitter.
     sleep : callable, optional
         Waits between tries; tests replace it.
+
+    Raises
+    ------
+    ClientError
+        The target is empty.
     """
 
     def __init__(
@@ -83,6 +88,10 @@ class EstimatorClient:
         rng: random.Random | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        if not target.strip():
+            raise ClientError(
+                "TARGET_MISSING", "the target is empty; give unix:///path or host:port"
+            )
         self.target = target
         self.timeout_s = timeout_s
         self._rng = rng or random.Random()  # noqa: S311 # spreads retries, keeps no secret

@@ -47,7 +47,9 @@ def client_error(error: grpc.RpcError, target: str, timeout_s: float) -> ClientE
     if reason:  # The sidecar answered, and its messages name the remedy.
         return ClientError(reason, f"{target}: {details}")
     if code is grpc.StatusCode.UNAVAILABLE:
-        text = f"cannot reach {target} ({details}); is the sidecar running? start it with"
+        # "failed to connect to all addresses; last error: …: No such file or directory"
+        cause = details.rsplit(": ", 1)[-1].rstrip("])")
+        text = f"cannot reach {target} ({cause}); is the sidecar running? start it with"
         return ClientError("UNAVAILABLE", f"{text} `kappad serve`, or name it with --target")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         text = f"no answer from {target} within {timeout_s:g} s; the sidecar is overloaded or"
@@ -59,8 +61,8 @@ def client_error(error: grpc.RpcError, target: str, timeout_s: float) -> ClientE
 
 
 def code_of(error: grpc.RpcError) -> grpc.StatusCode:
-    """Give the status code of an error, UNKNOWN where it has none."""
-    return _call_of(error).code() or grpc.StatusCode.UNKNOWN
+    """Give the status code of an error."""
+    return _call_of(error).code()
 
 
 def error_details(error: grpc.RpcError) -> tuple[str, float | None]:
@@ -96,16 +98,20 @@ def error_details(error: grpc.RpcError) -> tuple[str, float | None]:
     return reason, delay_s
 
 
+def _call_of(error: grpc.RpcError) -> grpc.Call:
+    # The errors that a blocking call raises are calls, too; the stubs do not say so.
+    return cast("grpc.Call", error)
+
+
 def _metadata_values(error: grpc.RpcError) -> Sequence[bytes]:
-    metadata = error.trailing_metadata() if isinstance(error, grpc.Call) else None
+    metadata = _call_of(error).trailing_metadata()
     return [
         value for key, value in metadata or () if key == _DETAILS_KEY and isinstance(value, bytes)
     ]
 
 
 def _details_of(error: grpc.RpcError) -> str:
-    details = error.details() if isinstance(error, grpc.Call) else None
-    return str(details or error)
+    return _call_of(error).details() or ""
 
 
 def _one_line(text: str) -> str:
