@@ -6,13 +6,14 @@ Every method may be called from one thread at a time (the learner's). Methods ra
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from estimator.core.drift import DriftEvent
 from estimator.core.observation import Completion
 from sched_client.model import Mode
 
 __all__ = [
+    "KEPT_CHECKPOINTS",
     "AppendResult",
     "Checkpoint",
     "KappaPoint",
@@ -21,6 +22,10 @@ __all__ = [
     "StoreError",
     "StoredCompletion",
 ]
+
+
+# One being damaged must not mean a replay from nothing; each may hold megabytes.
+KEPT_CHECKPOINTS: Final = 3
 
 
 class StoreError(Exception):
@@ -161,6 +166,9 @@ class Store(Protocol):
 
     def list_mode_changes(self, *, limit: int = 100) -> list[ModeChange]:
         """Give the switches, newest first."""
+
+    def find_mode_change(self, request_id: str) -> ModeChange | None:
+        """Find the switch that carried a request id, so that a repetition changes nothing."""
 
     def close(self) -> None:
         """Finish writing and release the file; further calls raise StoreError."""
