@@ -1,0 +1,38 @@
+"""Who the client is to the sidecar. Standard library only."""
+
+from dataclasses import dataclass
+from typing import Final
+
+# The API's limit of client_id.
+_MAX_LENGTH: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One engine: a pod may hold several.
+
+    Attributes
+    ----------
+    client_id : str
+        Pod name, data-parallel rank and boot uuid; see `make_client_id`.
+    model : str
+        Served model's name; only its keys are watched.
+    engine_version : str
+        Version of vLLM.
+    """
+
+    client_id: str
+    model: str
+    engine_version: str = ""
+
+
+def make_client_id(pod: str, rank: int, boot: str) -> str:
+    """Join pod name, data-parallel rank and boot uuid, cutting the pod's name to fit the API.
+
+    Examples
+    --------
+    >>> make_client_id("whisper-0", 1, "5f0c")
+    'whisper-0/1/5f0c'
+    """
+    tail = f"/{rank}/{boot}"
+    return pod[: max(0, _MAX_LENGTH - len(tail))] + tail
