@@ -1,0 +1,103 @@
+"""The core's constants, each with its unit, its domain and where it comes from."""
+
+import math
+from dataclasses import dataclass, fields
+
+from sched_client.model import DEFAULT_KAPPA_TOKENS_PER_S, DEFAULT_MEAN_AUDIO_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreConfig:
+    """What the learners are built with.
+
+    A state is saved without these: the same state may go on under other constants.
+
+    Attributes
+    ----------
+    prior_kappa_tokens_per_s : float
+        κ before any data, ≥ 0.
+    prior_intercept_tokens : float
+        Tokens at size 0 before any data. Real Whisper-base spends about 3 on start, end and
+        punctuation, but a client's own prior is κ alone, so both start at the same place.
+    prior_mean_audio_s, prior_sd_audio_s : float
+        Where the prior is believed: mean and spread of LibriSpeech test-clean's utterances.
+    prior_relative_error : float
+        Robust standard deviation of tokens over the estimate before any data; between the 0.2 of
+        read speech and the 0.45 of spontaneous speech in benchmarks/traces.
+    prior_text_tokens : float
+        Output of a text request before any data: the median of the Azure 2023 conversation trace
+        (Patel et al., Splitwise, 2024). It hardly depends on the prompt, so κ starts at 0.
+    prior_text_prompt_tokens : float
+        Median prompt of that trace; the spread is taken to be as large.
+    forgetting : float
+        Weight that a completion keeps after each later one of its key, in (0, 1].
+    shrinkage : float
+        Completions that the parent's line counts for in a key's fit, > 0.
+    min_samples : int
+        Completions after which a key answers for itself; fewer, and its parent answers.
+    clip_deviations : float
+        Residuals beyond so many robust deviations are pulled in to it (Huber 1964 uses 1.345 for
+        95 % efficiency; a wider one lets a drift through sooner).
+    gross_deviations : float
+        A lone residual beyond so many teaches nothing (Hampel's redescending part).
+    max_keys : int
+        Most keys of κ; beyond it the least recently used one falls back to its parent, keys that
+        never reached ``min_samples`` first.
+    max_models : int
+        Most models with a service time of their own.
+    drift_threshold, drift_tolerance : float
+        Page-Hinkley's λ and δ, in robust deviations.
+    drift_keep_ratio : float
+        Weight that the past keeps when a drift is detected, in (0, 1].
+    service_forgetting : float
+        As ``forgetting``, for the service time: hardware changes more rarely than speech.
+    service_shrinkage : float
+        Completions that the fallback's service time counts for in a model's fit, > 0.
+    reference_concurrency : float
+        Concurrency that service seconds hold for until the one seen is known, ≥ 1.
+    """
+
+    prior_kappa_tokens_per_s: float = DEFAULT_KAPPA_TOKENS_PER_S
+    prior_intercept_tokens: float = 0.0
+    prior_mean_audio_s: float = DEFAULT_MEAN_AUDIO_S
+    prior_sd_audio_s: float = 5.2
+    prior_relative_error: float = 0.35
+    prior_text_tokens: float = 129.0
+    prior_text_prompt_tokens: float = 1020.0
+    forgetting: float = 0.98
+    shrinkage: float = 2.0
+    min_samples: int = 5
+    clip_deviations: float = 2.5
+    gross_deviations: float = 6.0
+    max_keys: int = 20_000
+    max_models: int = 64
+    drift_threshold: float = 10.0
+    drift_tolerance: float = 0.5
+    drift_keep_ratio: float = 0.2
+    service_forgetting: float = 0.995
+    service_shrinkage: float = 2.0
+    reference_concurrency: float = 1.0
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not (math.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{item.name} is {value}; it must be finite and >= 0")
+        for name in ("forgetting", "service_forgetting", "drift_keep_ratio"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be in (0, 1]")
+        for name in ("shrinkage", "service_shrinkage", "prior_relative_error", "clip_deviations",
+                     "prior_mean_audio_s", "prior_sd_audio_s", "prior_text_prompt_tokens",
+                     "drift_threshold"):  # fmt: skip
+            if getattr(self, name) <= 0.0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be > 0")
+        for name in ("min_samples", "max_models", "reference_concurrency"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be >= 1")
+        # The longest chain of a key has 5 members, which one completion touches at once.
+        if self.max_keys < 2 * MAX_CHAIN:
+            raise ValueError(f"max_keys is {self.max_keys}; it must be >= {2 * MAX_CHAIN}")
+
+
+# (model, task, language, timestamps), and without timestamps, language, task and model.
+MAX_CHAIN = 5

@@ -1,0 +1,346 @@
+"""The table of κ: one regression and one set of quantiles for each key, with parents.
+
+Owns which keys exist, which completions teach them, and what of them has moved.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from estimator.core.config import CoreConfig
+from estimator.core.drift import LevelWatch
+from estimator.core.intervals import RatioQuantiles
+from estimator.core.learner import AffineRegressor, Anchor
+from estimator.core.observation import Completion
+from sched_client.model import GLOBAL_KEY, KappaEntry, Key
+
+# What counts as moved, for a client: DESIGN.md publishes κ by 1 %.
+_MOVED_RATIO: Final = 0.01
+# Quantiles wander by a few percent for ever; a client sorts by the estimate, not by them.
+_MOVED_QUANTILE_RATIO: Final = 0.05
+
+
+class Node:
+    """What is learned for one key."""
+
+    __slots__ = ("key", "n_seen", "parent", "published", "quantiles", "regressor", "watch")
+
+    def __init__(self, key: Key, parent: "Node | None", regressor: AffineRegressor) -> None:
+        self.key = key
+        self.parent = parent
+        self.regressor = regressor
+        self.quantiles: RatioQuantiles = RatioQuantiles(
+            parent.quantiles if parent is not None else None
+        )
+        self.n_seen = 0
+        self.watch: LevelWatch | None = None
+        self.published: KappaEntry | None = None
+
+    def entry(self, min_samples: int) -> KappaEntry:
+        """Build what a client is told of this key."""
+        p50, p90, p99 = self.quantiles.ratios()
+        return KappaEntry(
+            kappa_tokens_per_s=self.regressor.kappa_,
+            intercept_tokens=self.regressor.intercept_,
+            ratio_p50=p50,
+            ratio_p90=p90,
+            ratio_p99=p99,
+            sample_count=self.n_seen,
+            source="learned" if self.n_seen >= min_samples else "prior",
+        )
+
+    def level(self) -> float:
+        """Give the tokens per unit of size at this key's mean size, intercept included."""
+        r = self.regressor
+        return max(r.kappa_ + r.intercept_ / max(r.size_1_, _MIN_SIZE), 0.0)
+
+    def has_moved(self, min_samples: int) -> bool:
+        """Say whether a client would act differently on what is known now."""
+        old = self.published
+        if old is None or (old.source == "prior" and self.n_seen >= min_samples):
+            return True
+        r = self.regressor
+        typical = max(abs(old.intercept_tokens + old.kappa_tokens_per_s * r.size_1_), 1.0)
+        slope = abs(r.kappa_ - old.kappa_tokens_per_s)
+        shift = abs(
+            r.intercept_ - old.intercept_tokens + (r.kappa_ - old.kappa_tokens_per_s) * r.size_1_
+        )
+        if slope > _MOVED_RATIO * old.kappa_tokens_per_s or shift > _MOVED_RATIO * typical:
+            return True
+        before = (old.ratio_p50, old.ratio_p90, old.ratio_p99)
+        return any(
+            abs(now - then) > _MOVED_QUANTILE_RATIO * then
+            for now, then in zip(self.quantiles.ratios(), before, strict=True)
+        )
+
+
+# Keeps a level finite where every size seen was 0.
+_MIN_SIZE: Final = 1e-3
+
+
+class Lesson(NamedTuple):
+    """What one completion was to the key it taught."""
+
+    node: Node
+    z: float
+    value: float
+    expected: float
+    level: float
+
+
+class KappaTable:
+    """κ of every key.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        Priors, forgetting, shrinkage and bounds.
+
+    Notes
+    -----
+    A completion teaches its key and the key's parents, the most general first, so that each
+    shrinks toward what its parent has just learned: at most five closed-form fits. Text requests
+    are counted in prompt tokens, so they teach the keys of their own task and stop there.
+
+    Least recently used: a completion touches its key and then its parents, so that the oldest key
+    never has children. Keys below ``min_samples`` wait in a list of their own, which is emptied
+    first: invented languages push out one another, never a key that has been learned.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        self._new: OrderedDict[Key, Node] = OrderedDict()
+        self._known: OrderedDict[Key, Node] = OrderedDict()
+        self._audio = Anchor(
+            kappa=config.prior_kappa_tokens_per_s,
+            intercept=config.prior_intercept_tokens,
+            mean_size=config.prior_mean_audio_s,
+            sd_size=config.prior_sd_audio_s,
+            relative_error=config.prior_relative_error,
+        )
+        self._text = Anchor(
+            kappa=0.0,
+            intercept=config.prior_text_tokens,
+            mean_size=config.prior_text_prompt_tokens,
+            sd_size=config.prior_text_prompt_tokens,
+            relative_error=config.prior_relative_error,
+        )
+        # The global key answers from the start and is never evicted.
+        self._root = self._make(GLOBAL_KEY, None, self._audio)
+        self._dirty: dict[Key, Node] = {GLOBAL_KEY: self._root}
+        self._removed: set[Key] = set()
+        self._evicted_while_open: list[Node] = []
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._known) + 1
+
+    def __iter__(self) -> Iterator[Node]:
+        yield self._root
+        yield from self._known.values()
+        yield from self._new.values()
+
+    def learn(self, completion: Completion) -> Lesson | None:
+        """Learn one completion.
+
+        Parameters
+        ----------
+        completion : Completion
+            Validated.
+
+        Returns
+        -------
+        Lesson or None
+            None if it teaches nothing of κ.
+
+        Notes
+        -----
+        A ``length`` finish is a lower bound of what the request wanted: it is learned, at the
+        bound, only where that is more than was expected. (A Tobit weight would use the rest; at
+        the few capped requests of speech it changes nothing measurable.)
+        """
+        size = _size_of(completion)
+        if size is None:
+            return None
+        node = self._find(completion.key)
+        y = float(completion.output_tokens)
+        regressor = node.regressor
+        expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
+        if completion.finish_reason == "length" and y <= expected:
+            return None
+        level = node.level()
+        value, z = regressor.judge(size, y)
+        self._teach(node, size, y, value)
+        return Lesson(node, z, expected if value is None else value, expected, level)
+
+    def _teach(self, leaf: Node, size: float, y: float, value: float | None) -> None:
+        chain = []
+        node: Node | None = leaf
+        while node is not None:
+            chain.append(node)
+            self._touch(node)
+            node = node.parent
+        actual = math.log(max(y, 1.0))
+        for node in reversed(chain):
+            regressor = node.regressor
+            expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
+            node.quantiles.learn_one(actual - math.log(expected))
+            if node is not leaf:
+                regressor.temper.spread(
+                    abs(y - expected) / (regressor.temper.scale_ * math.sqrt(expected))
+                )
+            regressor.absorb(size, value)
+            node.n_seen += 1
+            self._dirty[node.key] = node
+
+    def _touch(self, node: Node) -> None:
+        if node is self._root:
+            return
+        reached = node.n_seen - self.config.min_samples
+        if reached >= 0:
+            self._known.move_to_end(node.key)
+        elif reached == -1:
+            self._known[node.key] = self._new.pop(node.key)
+        else:
+            self._new.move_to_end(node.key)
+
+    def _find(self, key: Key) -> Node:
+        node = self._known.get(key) or self._new.get(key)
+        if node is not None:
+            return node
+        if key == GLOBAL_KEY:
+            return self._root
+        parent: Node | None = None
+        text = key.task == "text"
+        for member in reversed(tuple(key.chain())):
+            if text and member.task != "text":
+                continue
+            node = self._known.get(member) or self._new.get(member)
+            if node is None and member == GLOBAL_KEY:
+                node = self._root
+            if node is None:
+                node = self._make(member, parent, self._text if text else self._audio)
+                self._new[member] = node
+            parent = node
+        while len(self) > self.config.max_keys:
+            self._evict()
+        if parent is None:
+            raise RuntimeError(f"the chain of {key} is empty")
+        return parent
+
+    def _make(self, key: Key, parent: Node | None, anchor: Anchor) -> Node:
+        config = self.config
+        regressor = AffineRegressor(
+            parent=parent.regressor if parent is not None else anchor,
+            forgetting=config.forgetting,
+            shrinkage=config.shrinkage,
+            clip_deviations=config.clip_deviations,
+            gross_deviations=config.gross_deviations,
+        )
+        return Node(key, parent, regressor)
+
+    def _evict(self) -> None:
+        key, node = (self._new or self._known).popitem(last=False)
+        self._dirty.pop(key, None)
+        if node.published is not None:
+            self._removed.add(key)
+        if node.watch is not None and node.watch.is_open:
+            self._evicted_while_open.append(node)
+
+    def get(self, key: Key) -> Node:
+        """Give the node whose answer a client would use: the key's, or its nearest parent's."""
+        for member in key.chain():
+            node = self._known.get(member)
+            if node is not None:
+                return node
+        return self._root
+
+    def entries(self, model: str = "") -> dict[Key, KappaEntry]:
+        """Give every key (of one model) that answers for itself, and the global key."""
+        least = self.config.min_samples
+        table = {GLOBAL_KEY: self._root.entry(least)}
+        for key, node in self._known.items():
+            if not model or key.model == model:
+                table[key] = node.entry(least)
+        return table
+
+    def take_evicted_while_open(self) -> list[Node]:
+        """Give the nodes that left with an open drift event since the last call."""
+        gone, self._evicted_while_open = self._evicted_while_open, []
+        return gone
+
+    def take_changes(self) -> tuple[dict[Key, KappaEntry], frozenset[Key]]:
+        """Give what has moved and what is gone since the last call; O(keys taught since)."""
+        least = self.config.min_samples
+        changed: dict[Key, KappaEntry] = {}
+        for key, node in self._dirty.items():
+            if (node is self._root or node.n_seen >= least) and node.has_moved(least):
+                changed[key] = node.published = node.entry(least)
+        self._dirty.clear()
+        # A key that came back is in ``changed`` if it answers, and is still gone if it does not.
+        removed = frozenset(self._removed - changed.keys())
+        self._removed.clear()
+        return changed, removed
+
+    def state(self) -> list[list[Any]]:
+        """Give every key's state, the least recently used first, the global key last.
+
+        JSON-serialisable (hence Any): the key's parts, the count, the regression, the quantiles,
+        and the watch or None.
+        """
+        return [
+            [
+                *node.key, node.n_seen, node.regressor.state(), node.quantiles.state(),
+                None if node.watch is None else node.watch.state(),
+            ]
+            for node in (*self._new.values(), *self._known.values(), self._root)
+        ]  # fmt: skip
+
+    def restore(self, rows: list[list[Any]]) -> None:
+        """Take on what `state` gave (JSON, hence Any).
+
+        Raises
+        ------
+        ValueError
+            If a row does not hold what a key's state has.
+        """
+        for row in sorted(rows, key=_depth):
+            node = self._find(Key(*row[:4]))
+            n_seen, regressor, quantiles, watch = row[4:]
+            node.n_seen = int(n_seen)
+            node.regressor.restore(regressor)
+            node.quantiles.restore(quantiles)
+            if watch is not None:
+                node.watch = self.new_watch().restore(watch)
+            self._dirty[node.key] = node
+        nodes = {node.key: node for node in self}
+        self._new.clear()
+        self._known.clear()
+        for row in rows:
+            node = nodes[Key(*row[:4])]
+            if node is not self._root:
+                established = node.n_seen >= self.config.min_samples
+                (self._known if established else self._new)[node.key] = node
+
+    def new_watch(self) -> LevelWatch:
+        """Make a watch for a key's level."""
+        return LevelWatch(
+            threshold=self.config.drift_threshold, tolerance=self.config.drift_tolerance
+        )
+
+
+def _depth(row: list[Any]) -> int:
+    # Any: a row of JSON, see `KappaTable.state`.
+    return sum(part not in ("", None) for part in row[:4])
+
+
+def _size_of(completion: Completion) -> float | None:
+    """Give what tokens are counted against, or None for what must not teach κ."""
+    if completion.finish_reason not in ("stop", "length"):
+        return None
+    # A text request among audio ones, or the reverse, is counted in another unit than its key.
+    if completion.kind == "text":
+        return float(completion.prompt_tokens) if completion.task == "text" else None
+    if completion.kind == "transcription" and completion.task != "text":
+        return completion.audio_s
+    return None

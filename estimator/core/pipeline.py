@@ -1,0 +1,248 @@
+"""Everything that is learned, behind one door: completions in, parameters and events out.
+
+Pure and deterministic: time is what completions carry, and the same completions in the same order
+give the same state, whether live, replayed, or replayed from a checkpoint.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from estimator.core.config import CoreConfig
+from estimator.core.drift import Change, DriftEvent, DriftKind
+from estimator.core.kappa import KappaTable, Lesson
+from estimator.core.observation import Completion
+from estimator.core.service_time import ServiceFit, ServiceLesson, ServiceTable
+from sched_client.model import KappaEntry, Key, Partition, ServiceTime
+
+__all__ = ["Changes", "CoreConfig", "Pipeline"]
+
+# Raised with every change of what `Pipeline.state` holds.
+SCHEMA: Final = 1
+# A key is watched from its so many-th completion: a language seen once needs no detector.
+_WATCH_AFTER: Final = 10
+_DEFAULT: Final = CoreConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What a client would act on that has moved.
+
+    Attributes
+    ----------
+    kappas : dict of Key to KappaEntry
+        New and changed keys.
+    removed : frozenset of Key
+        Keys that are gone; their parents answer from now on.
+    services : dict of str to ServiceTime
+        New and changed models; the empty name is the fallback.
+    partitions : dict of str to Partition
+        New and changed partitions (none are learned yet).
+    """
+
+    kappas: dict[Key, KappaEntry] = field(default_factory=dict)
+    removed: frozenset[Key] = frozenset()
+    services: dict[str, ServiceTime] = field(default_factory=dict)
+    partitions: dict[str, Partition] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.kappas or self.removed or self.services or self.partitions)
+
+
+class Pipeline:
+    """Learn from completions, one at a time.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        Constants; they are not part of the state.
+    state : Mapping, optional
+        What `state` gave (JSON, hence Any): learning goes on from there.
+
+    Attributes
+    ----------
+    learned_count : int
+        Completions taken, those that teach nothing included.
+    open_drift_count : int
+        Events that have not ended.
+
+    Raises
+    ------
+    ValueError
+        If the state is another schema's or damaged.
+    """
+
+    def __init__(
+        self, config: CoreConfig = _DEFAULT, *, state: Mapping[str, Any] | None = None
+    ) -> None:
+        self.config = config
+        self.learned_count = 0
+        self._kappa = KappaTable(config)
+        self._service = ServiceTable(config)
+        # Events by what they were seen on: a key, or a model's name.
+        self._open: dict[Key | str, DriftEvent] = {}
+        if state is not None:
+            self._restore(state)
+
+    @property
+    def key_count(self) -> int:
+        """Keys of κ held, those that do not answer for themselves yet included."""
+        return len(self._kappa)
+
+    @property
+    def open_drift_count(self) -> int:
+        """Drift events that have not ended."""
+        return len(self._open)
+
+    def learn_one(self, completion: Completion) -> tuple[DriftEvent, ...]:
+        """Learn one completion.
+
+        Parameters
+        ----------
+        completion : Completion
+            Validated by `estimator.core.observation.violation_of`.
+
+        Returns
+        -------
+        tuple of DriftEvent
+            Those that begin (``ended_s`` is None) or end with it.
+        """
+        self.learned_count += 1
+        events: list[DriftEvent] = []
+        lesson = self._kappa.learn(completion)
+        if lesson is not None:
+            self._watch_kappa(completion, lesson, events)
+        taught = self._service.learn(completion)
+        if taught is not None:
+            self._watch_service(completion, *taught, events)
+        return tuple(events)
+
+    def _watch_kappa(
+        self, completion: Completion, lesson: Lesson, events: list[DriftEvent]
+    ) -> None:
+        node = lesson.node
+        if node.watch is None and node.n_seen >= _WATCH_AFTER:
+            node.watch = self._kappa.new_watch()
+        if node.watch is not None:
+            change = node.watch.update(lesson.z, lesson.value, lesson.expected, lesson.level)
+            if change is not None:
+                if change.begun:
+                    node.regressor.discount(self.config.drift_keep_ratio)
+                events.append(self._note("kappa", node.key, node.key, change, completion))
+        events.extend(
+            self._end(gone.key, completion) for gone in self._kappa.take_evicted_while_open()
+        )
+
+    def _watch_service(
+        self,
+        completion: Completion,
+        fit: ServiceFit,
+        lesson: ServiceLesson,
+        events: list[DriftEvent],
+    ) -> None:
+        if fit.watch is None and fit.n_fit_ >= _WATCH_AFTER:
+            fit.watch = self._kappa.new_watch()
+        if fit.watch is not None:
+            change = fit.watch.update(lesson.z, lesson.value_s, lesson.expected_s, lesson.level_s)
+            if change is not None:
+                if change.begun:
+                    fit.discount(self.config.drift_keep_ratio)
+                key = Key(completion.model)
+                events.append(self._note("service", completion.model, key, change, completion))
+
+    def _note(
+        self, kind: DriftKind, on: Key | str, key: Key, change: Change, completion: Completion
+    ) -> DriftEvent:
+        if not change.begun:
+            return self._end(on, completion, change)
+        event = DriftEvent(
+            event_id=f"{kind}-{self.learned_count}",
+            kind=kind,
+            model=key.model,
+            task=key.task,
+            language=key.language,
+            timestamps=key.timestamps,
+            detected_s=completion.finished_s,
+            before=change.before,
+            after=change.after,
+        )
+        self._open[on] = event
+        return event
+
+    def _end(
+        self, on: Key | str, completion: Completion, change: Change | None = None
+    ) -> DriftEvent:
+        # An event whose key was evicted ends without having been adapted to.
+        event = self._open.pop(on)
+        return replace(
+            event,
+            after=event.after if change is None else change.after,
+            completions_to_adapt=None if change is None else change.completions,
+            ended_s=completion.finished_s,
+        )
+
+    def take_changes(self) -> Changes:
+        """Give what a client would act on that has moved since the last call.
+
+        Returns
+        -------
+        Changes
+            Empty (and false) if nothing has. The first call, after a restart too, gives all.
+
+        Notes
+        -----
+        O(keys taught since the last call).
+        """
+        kappas, removed = self._kappa.take_changes()
+        return Changes(kappas=kappas, removed=removed, services=self._service.take_changes())
+
+    def kappas(self, model: str = "") -> dict[Key, KappaEntry]:
+        """Give every key that answers for itself, the global one always.
+
+        Parameters
+        ----------
+        model : str
+            Only this model's keys and the global one; empty means all.
+        """
+        return self._kappa.entries(model)
+
+    def services(self) -> dict[str, ServiceTime]:
+        """Give the service time of every model; the empty name is the fallback, always there."""
+        return self._service.entries()
+
+    def kappa_of(self, key: Key) -> KappaEntry:
+        """Give the newest numbers of the key, or of the nearest parent that answers for it."""
+        return self._kappa.get(key).entry(self.config.min_samples)
+
+    def state(self) -> dict[str, Any]:
+        """Give all that was learned, JSON-serialisable (hence Any).
+
+        What has been taken by `take_changes` is no part of it: a sidecar that starts tells its
+        clients everything.
+        """
+        return {
+            "schema": SCHEMA,
+            "learned_count": self.learned_count,
+            "kappas": self._kappa.state(),
+            "services": dict(self._service.state()),
+            "open_drifts": [
+                [list(on) if isinstance(on, Key) else on, asdict(event)]
+                for on, event in self._open.items()
+            ],
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        # Any: JSON. Whatever is missing or misshapen is one error for the caller.
+        if state.get("schema") != SCHEMA:
+            raise ValueError(
+                f"the state has schema {state.get('schema')!r}, this version reads {SCHEMA}; "
+                "replay the history instead"
+            )
+        try:
+            self.learned_count = int(state["learned_count"])
+            self._kappa.restore(state["kappas"])
+            self._service.restore(state["services"])
+            for on, event in state["open_drifts"]:
+                self._open[on if isinstance(on, str) else Key(*on)] = DriftEvent(**event)
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"the state is damaged: {error!r}") from error
