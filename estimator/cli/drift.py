@@ -1,0 +1,61 @@
+"""``kappad drift``: what changed, and how long it took to adapt."""
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from estimator.cli.kappa import key_document, key_name
+from estimator.cli.remote import connect
+from estimator.cli.terminal import (
+    DEFAULT_TIMEOUT_S,
+    Json,
+    Target,
+    Timeout,
+    at,
+    say,
+    say_json,
+    say_table,
+)
+from sched_client.model import Key
+from sched_client.options import DEFAULT_TARGET
+
+if TYPE_CHECKING:  # numpy only when a command runs
+    from estimator.core.drift import DriftEvent
+
+
+def drift(
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Most events.")] = 1000,
+    target: Target = DEFAULT_TARGET,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """List detected changes of κ, of the mix and of the speed, newest first."""
+    with connect(target, timeout_s) as client:
+        events = list(islice(client.drift_events(), limit))
+    if as_json:
+        say_json({"drift_events": [_document(one) for one in events]})
+    elif not events:
+        say("no drift detected")
+    else:
+        header = ("detected", "kind", "key", "before", "after", "adapted after completions")
+        say_table(header, [_row(one) for one in events])
+
+
+def _row(event: "DriftEvent") -> tuple[object, ...]:
+    key = Key(event.model, event.task, event.language, event.timestamps)
+    adapted = "lasts" if event.ended_s is None else f"{event.completions_to_adapt or 0:,}"
+    return (at(event.detected_s), event.kind, key_name(key), event.before, event.after, adapted)
+
+
+def _document(event: "DriftEvent") -> dict[str, object]:
+    return {
+        "event_id": event.event_id,
+        "kind": event.kind,
+        **key_document(Key(event.model, event.task, event.language, event.timestamps)),
+        "detected_unix_s": event.detected_s,
+        "before": event.before,
+        "after": event.after,
+        "completions_to_adapt": event.completions_to_adapt,
+        "ended_unix_s": event.ended_s,
+    }

@@ -1,0 +1,157 @@
+"""``kappad kappa``: what each key costs now, and how that went."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from estimator.cli.remote import connect
+from estimator.cli.terminal import (
+    DEFAULT_TIMEOUT_S,
+    Json,
+    Target,
+    Timeout,
+    at,
+    printable,
+    say,
+    say_json,
+    say_table,
+)
+from sched_client.model import KappaEntry, Key
+from sched_client.options import DEFAULT_TARGET
+
+if TYPE_CHECKING:  # the store's module only when a command runs
+    from estimator.store.base import KappaPoint
+
+# Charts are for the eyes; `--json` gives all of them.
+_MAX_CHARTS = 12
+
+
+def kappa(
+    history: Annotated[bool, typer.Option("--history", help="Draw how κ went.")] = False,
+    model: Annotated[str, typer.Option(help="Only this served model.")] = "",
+    language: Annotated[str, typer.Option(help="Only this language.")] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Most keys, or newest points of history.")
+    ] = 10_000,
+    target: Target = DEFAULT_TARGET,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Show κ (output tokens per second of audio) of every key."""
+    with connect(target, timeout_s) as client:
+        if history:
+            points = list(islice(client.kappa_history(model, language), limit))
+        else:
+            wanted = (
+                pair
+                for pair in client.kappas(model)
+                if not language or pair[0].language == language
+            )
+            kappas = list(islice(wanted, limit))
+    if history:
+        _show_history(points, as_json=as_json)
+    elif as_json:
+        say_json({"kappas": [_entry_document(key, entry) for key, entry in kappas]})
+    else:
+        _show_table(kappas)
+
+
+def key_name(key: Key) -> str:
+    """Name a key as an operator reads it; ``any`` stands for what a parent leaves open.
+
+    Examples
+    --------
+    >>> key_name(Key("base", "transcribe", "en"))
+    'base/transcribe/en'
+    """
+    parts = [part or "any" for part in (key.model, key.task, key.language)]
+    if key.timestamps is not None:
+        parts.append("timestamps" if key.timestamps else "no timestamps")
+    while len(parts) > 1 and parts[-1] == "any":
+        parts.pop()
+    return printable("/".join(parts)) if parts != ["any"] else "any model"
+
+
+def key_document(key: Key) -> dict[str, object]:
+    """Give the fields of a key as JSON has them."""
+    return {
+        "model": key.model,
+        "task": key.task,
+        "language": key.language,
+        "timestamps": key.timestamps,
+    }
+
+
+def _entry_document(key: Key, entry: KappaEntry) -> dict[str, object]:
+    return {
+        **key_document(key),
+        "kappa_tokens_per_s": entry.kappa_tokens_per_s,
+        "intercept_tokens": entry.intercept_tokens,
+        "ratio_p50": entry.ratio_p50,
+        "ratio_p90": entry.ratio_p90,
+        "ratio_p99": entry.ratio_p99,
+        "sample_count": entry.sample_count,
+        "source": entry.source,
+    }
+
+
+def _show_table(kappas: Iterable[tuple[Key, KappaEntry]]) -> None:
+    header = ("key", "κ tokens/s", "+ tokens", "p50 ×", "p90 ×", "p99 ×", "samples", "from")
+    say_table(
+        header,
+        [
+            (
+                key_name(key),
+                one.kappa_tokens_per_s,
+                one.intercept_tokens,
+                one.ratio_p50,
+                one.ratio_p90,
+                one.ratio_p99,
+                one.sample_count,
+                one.source,
+            )
+            for key, one in kappas
+        ],
+    )
+
+
+def _show_history(points: "list[KappaPoint]", *, as_json: bool) -> None:
+    if as_json:
+        say_json({"history": [_point_document(one) for one in points]})
+        return
+    series: dict[Key, list[KappaPoint]] = {}
+    for point in reversed(points):  # oldest first
+        key = Key(point.model, point.task, point.language, point.timestamps)
+        series.setdefault(key, []).append(point)
+    if not series:
+        say("no history yet: κ is recorded once completions were learned")
+        return
+    from estimator.cli.chart import draw  # noqa: PLC0415 # light start
+
+    ordered = sorted(series.items(), key=lambda pair: -pair[1][-1].sample_count)
+    for key, one in ordered[:_MAX_CHARTS]:
+        last = one[-1]
+        values = [point.kappa_tokens_per_s for point in one]
+        say(
+            f"{key_name(key)}: κ {last.kappa_tokens_per_s:.3f} tokens/s + "
+            f"{last.intercept_tokens:.1f} tokens, {last.sample_count:,} samples"
+        )
+        say(draw([point.recorded_s for point in one], values))
+        say(f"{'':>9}{at(one[0].recorded_s)} to {at(last.recorded_s)}")
+        say()
+    if len(ordered) > _MAX_CHARTS:
+        say(f"{len(ordered) - _MAX_CHARTS} more keys; narrow with --model and --language")
+
+
+def _point_document(point: "KappaPoint") -> dict[str, object]:
+    key = Key(point.model, point.task, point.language, point.timestamps)
+    return {
+        **key_document(key),
+        "recorded_unix_s": point.recorded_s,
+        "kappa_tokens_per_s": point.kappa_tokens_per_s,
+        "intercept_tokens": point.intercept_tokens,
+        "sample_count": point.sample_count,
+        "snapshot_version": point.snapshot_version,
+    }

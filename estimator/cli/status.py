@@ -1,0 +1,190 @@
+"""``kappad status``: what the sidecar and its engines are doing."""
+
+import time
+from typing import TYPE_CHECKING
+
+from estimator.cli.remote import connect
+from estimator.cli.terminal import (
+    DEFAULT_TIMEOUT_S,
+    Json,
+    Target,
+    Timeout,
+    say,
+    say_json,
+    say_table,
+    span,
+)
+from estimator.cli.terminal import printable as p
+from sched_client.options import DEFAULT_TARGET
+
+if TYPE_CHECKING:  # grpc only when a command runs
+    from estimator.client import EngineClient, Status
+
+
+def status(
+    target: Target = DEFAULT_TARGET,
+    timeout_s: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Show what the sidecar knows, and each engine that it has heard from."""
+    with connect(target, timeout_s) as client:
+        answer = client.status()
+    if as_json:
+        say_json(_document(answer))
+    else:
+        _show(answer, now_s=time.time())
+
+
+def _lag(answer: "Status", client: "EngineClient") -> int | None:
+    """Count the versions that a client is behind; None where they do not compare."""
+    if client.applied_instance_id != answer.instance_id:
+        return None
+    return answer.snapshot_version - client.applied_version
+
+
+def _document(answer: "Status") -> dict[str, object]:
+    settings = answer.settings
+    return {
+        "instance_id": answer.instance_id,
+        "server_version": answer.server_version,
+        "snapshot_version": answer.snapshot_version,
+        "started_unix_s": answer.started_s,
+        "mode": settings.mode,
+        "settings": {
+            "mode": settings.mode,
+            "policy": settings.policy,
+            "order_by": settings.order_by,
+            "phi_ratio": settings.phi,
+            "burst_requests": settings.burst_requests,
+            "guard_s": settings.guard_s,
+        },
+        "learned_count": answer.learned,
+        "stored_count": answer.stored,
+        "backlog_count": answer.backlog,
+        "backlog_limit": answer.backlog_limit,
+        "rejected_count": answer.rejected,
+        "key_count": answer.keys,
+        "key_limit": answer.key_limit,
+        "open_drift_count": answer.open_drifts,
+        "store_error": answer.store_error,
+        "clients": [_client_document(answer, one) for one in answer.clients],
+        "services": [
+            {
+                "model": name,
+                "overhead_s": one.overhead_s,
+                "seconds_per_token": one.seconds_per_token,
+                "seconds_per_prompt_token": one.seconds_per_prompt_token,
+                "reference_concurrency": one.reference_concurrency,
+                "mean_service_s": one.mean_service_s,
+                "mean_tokens": one.mean_tokens,
+                "mean_audio_s": one.mean_audio_s,
+                "sample_count": one.sample_count,
+            }
+            for name, one in answer.services
+        ],
+    }
+
+
+def _client_document(answer: "Status", client: "EngineClient") -> dict[str, object]:
+    return {
+        "client_id": client.client_id,
+        "model": client.model,
+        "client_version": client.client_version,
+        "engine_version": client.engine_version,
+        "effective_mode": client.effective_mode,
+        "mode_reason": client.mode_reason,
+        "policy": client.policy,
+        "applied_version": client.applied_version,
+        "applied_instance_id": client.applied_instance_id,
+        "lag_versions": _lag(answer, client),
+        "rejected_version": client.rejected_version,
+        "reject_reason": client.reject_reason,
+        "dropped_report_count": client.dropped_reports,
+        "failure_count": client.failures,
+        "waiting_count": client.waiting,
+        "running_count": client.running,
+        "admitted_count": client.admitted,
+        "reordered_count": client.reordered,
+        "reported_unix_s": client.reported_s,
+        "watching": client.watching,
+    }
+
+
+def _show(answer: "Status", *, now_s: float) -> None:
+    settings = answer.settings
+    guard = "off" if settings.guard_s is None else f"{settings.guard_s:g} s"
+    order = f"{settings.policy} by {settings.order_by}"
+    limits = f"φ {settings.phi:g}, burst {settings.burst_requests:g} requests, guard {guard}"
+    say(f"mode      {settings.mode} · {p(order)} · {limits}")
+    up = span(now_s - answer.started_s)
+    say(f"sidecar   {p(answer.server_version)}, up {up}, instance {p(answer.instance_id)}")
+    say(f"snapshot  version {answer.snapshot_version}")
+    waiting = f"{answer.backlog:,} of {answer.backlog_limit:,} waiting"
+    say(
+        f"learned   {answer.learned:,} · {answer.stored:,} stored · {waiting} · "
+        f"{answer.rejected:,} refused"
+    )
+    say(f"keys      {answer.keys:,} of {answer.key_limit:,}")
+    drifts = (
+        f"{answer.open_drifts} open; see `kappad drift`" if answer.open_drifts else "none open"
+    )
+    say(f"drifts    {drifts}")
+    say(f"store     {p(answer.store_error) or 'works'}")
+    if answer.services:
+        say()
+        _show_services(answer)
+    say()
+    if not answer.clients:
+        say("no engine has reported yet; docs/vllm.md tells how to connect one")
+        return
+    _show_clients(answer, now_s=now_s)
+
+
+def _show_services(answer: "Status") -> None:
+    header = ("model", "overhead s", "s/token", "at concurrency", "mean service s", "samples")
+    say_table(
+        header,
+        [
+            (
+                name or "(any)",
+                one.overhead_s,
+                one.seconds_per_token,
+                one.reference_concurrency,
+                one.mean_service_s,
+                one.sample_count,
+            )
+            for name, one in answer.services
+        ],
+    )
+
+
+def _show_clients(answer: "Status", *, now_s: float) -> None:
+    header = ("engine", "model", "mode", "policy", "version", "behind", "waiting", "running",
+              "admitted", "reordered", "failures", "dropped", "heard")  # fmt: skip
+    say_table(
+        header,
+        [
+            (
+                one.client_id,
+                one.model,
+                one.effective_mode,
+                one.policy,
+                one.applied_version,
+                _lag(answer, one),
+                one.waiting,
+                one.running,
+                one.admitted,
+                one.reordered,
+                one.failures,
+                one.dropped_reports,
+                f"{span(now_s - one.reported_s)} ago{'' if one.watching else ', not watching'}",
+            )
+            for one in answer.clients
+        ],
+    )
+    for one in answer.clients:
+        if one.mode_reason:
+            say(f"{p(one.client_id)}: mode {one.effective_mode}: {p(one.mode_reason)}")
+        if one.rejected_version is not None:
+            why = p(one.reject_reason)
+            say(f"{p(one.client_id)}: refused version {one.rejected_version}: {why}")
