@@ -1,0 +1,203 @@
+"""A policy: an order proposes, the guard may say "the oldest instead". Standard library only."""
+
+from collections.abc import Callable, Iterator
+
+from sched_client.model import PolicyParameters
+from sched_client.policies.base import WaitingEntry
+from sched_client.policies.ledger import OvertakingLedger
+from sched_client.policies.orders import Order, PriorityLanes
+from sched_client.policies.waiting import (
+    Waiting,
+    check_entry,
+    check_parameters,
+    re_estimated,
+    work_of,
+)
+
+
+class GuardedPolicy:
+    """An order of waiting requests under the guard of DESIGN.md, decision 6.
+
+    Parameters
+    ----------
+    name : str
+        What the policy is called.
+    new_order : callable
+        Makes an empty order for the requests of one priority.
+    parameters : PolicyParameters
+        The unit of work and the guard.
+
+    Raises
+    ------
+    ValueError
+        For parameters outside their limits.
+
+    Notes
+    -----
+    A smaller priority goes first, in it the given-back by enqueue time, then the order's choice.
+    Whatever that proposes, it goes only if every older one, of any priority, keeps its slack.
+    """
+
+    __slots__ = (
+        "_by_id",
+        "_choice",
+        "_lanes",
+        "_ledger",
+        "_parameters",
+        "_sequence",
+        "name",
+    )
+
+    def __init__(
+        self, name: str, new_order: Callable[[], Order], parameters: PolicyParameters
+    ) -> None:
+        check_parameters(parameters)
+        self.name = name
+        self._parameters = parameters
+        self._ledger = OvertakingLedger(parameters.phi)
+        self._lanes = PriorityLanes(new_order)
+        self._by_id: dict[str, Waiting] = {}
+        self._sequence = 0
+        # What the last peek decided, and the entry as it showed it.
+        self._choice: tuple[Waiting, WaitingEntry] | None = None
+
+    def __len__(self) -> int:
+        """Count the waiting entries."""
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[WaitingEntry]:
+        """Iterate over the waiting entries in arrival order."""
+        return (item.entry for item in self._ledger)
+
+    def add(self, entry: WaitingEntry) -> None:
+        """Add an entry as the youngest.
+
+        Raises
+        ------
+        ValueError
+            If its id is waiting already, its work is not finite and > 0, or its enqueue time is
+            not finite; nothing has changed then.
+        """
+        item = self._admit(entry, returned=False)
+        self._ledger.append(item)
+        self._lanes.push(item)
+
+    def give_back(self, entry: WaitingEntry) -> None:
+        """Take back a popped entry: first among its priority, and charged to nobody again.
+
+        It stands where its enqueue time puts it, and its own account of overtaking starts anew.
+
+        Raises
+        ------
+        ValueError
+            As `add`.
+        """
+        item = self._admit(entry, returned=True)
+        self._ledger.insert(item)
+        self._lanes.push(item)
+
+    def _admit(self, entry: WaitingEntry, *, returned: bool) -> Waiting:
+        check_entry(entry)
+        if entry.request_id in self._by_id:
+            raise ValueError(
+                f"request {entry.request_id!r} is waiting already, and an id may wait once; "
+                "remove it first"
+            )
+        self._sequence += 1
+        work = work_of(entry, self._parameters.order_by)
+        item = Waiting(entry, work, self._sequence, returned=returned)
+        self._by_id[entry.request_id] = item
+        return item
+
+    def peek(self, now_s: float) -> WaitingEntry:
+        """Give the entry that goes next at a monotonic time, and fix that choice for `pop`.
+
+        Raises
+        ------
+        IndexError
+            When nothing waits.
+        """
+        item = self._decide(now_s)
+        self._choice = (item, item.entry)
+        return item.entry
+
+    def pop(self, now_s: float) -> WaitingEntry:
+        """Remove and give the entry of the last peek, or of a peek made now.
+
+        Raises
+        ------
+        IndexError
+            When nothing waits.
+        """
+        if self._choice is None:
+            item = self._decide(now_s)
+            entry = item.entry
+        else:
+            item, entry = self._choice
+            self._choice = None
+        del self._by_id[entry.request_id]
+        item.present = False
+        self._ledger.serve(item)
+        self._lanes.discard(item)
+        return entry
+
+    def _decide(self, now_s: float) -> Waiting:
+        if not self._by_id:
+            raise IndexError(f"nothing waits in {self.name}; ask len() first")
+        parameters = self._parameters
+        ledger = self._ledger
+        if parameters.guard_s is not None:
+            oldest = ledger.oldest()
+            if now_s - oldest.entry.enqueued_s > parameters.guard_s:
+                return oldest
+        candidate = self._lanes.first(now_s)
+        if ledger.allows(candidate, parameters.burst_work):
+            return candidate
+        return ledger.oldest()
+
+    def remove(self, request_id: str) -> None:
+        """Forget an entry; an absent id is no error and changes nothing."""
+        item = self._by_id.pop(request_id, None)
+        if item is None:
+            return
+        item.present = False
+        self._ledger.discard(item)
+        self._lanes.discard(item)
+        if self._choice is not None and self._choice[0] is item:
+            self._choice = None
+
+    def update(
+        self,
+        parameters: PolicyParameters,
+        re_estimate: Callable[[WaitingEntry], WaitingEntry] | None = None,
+    ) -> None:
+        """Apply new parameters, and new estimates where ``re_estimate`` gives them; O(n log n).
+
+        A choice that a peek has fixed stands. With a new φ or b₀ every account is what it would
+        be had they held from the start; with another unit of work all accounts start anew.
+
+        Raises
+        ------
+        ValueError
+            For parameters or estimates outside their limits, or when ``re_estimate`` changes who
+            a request is; nothing has changed then.
+        """
+        check_parameters(parameters)
+        before = self._parameters
+        changed: list[tuple[Waiting, WaitingEntry]] = []
+        if re_estimate is not None:
+            for item in self._ledger:
+                entry = re_estimated(item.entry, re_estimate)
+                if entry is not item.entry:
+                    changed.append((item, entry))
+        self._parameters = parameters
+        self._ledger.set_phi(parameters.phi)
+        for item, entry in changed:
+            item.entry = entry
+        if before.order_by != parameters.order_by:
+            self._ledger.restart()
+        elif not changed:
+            return
+        for item in self._ledger:
+            item.work = work_of(item.entry, parameters.order_by)
+        self._lanes.rebuild(self._ledger)

@@ -1,0 +1,169 @@
+"""Orders: which of the waiting would go next if nobody had to be protected.
+
+An order ranks entries of one priority, none of them given back; `PriorityLanes` puts priorities
+and give-backs before it, and the guard has the last word. Standard library only.
+"""
+
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from typing import Final, Protocol
+
+from sched_client.policies.waiting import Waiting
+
+# A heap is cleaned when more than half of it has left the queue; below this it is not worth it.
+_MIN_STALE: Final = 32
+
+
+class Order(Protocol):
+    """An order of waiting items of one priority.
+
+    An item leaves by ``present = False`` and then `discard`.
+    """
+
+    def push(self, item: Waiting) -> None:
+        """Take in a waiting item."""
+
+    def discard(self, item: Waiting) -> None:
+        """Forget an item that is no longer present."""
+
+    def first(self, now_s: float) -> Waiting:
+        """Give the item that goes next; there must be one."""
+
+    def __len__(self) -> int:
+        """Count the items."""
+
+
+class KeyedOrder:
+    """The item with the smallest key goes first, for keys that do not move with time.
+
+    Parameters
+    ----------
+    key : callable
+        Gives a tuple that ends in a number unique to the item.
+
+    Notes
+    -----
+    A binary heap; what left in the middle stays until it comes up or the heap is cleaned, so
+    every operation is O(log n) amortised and memory at most twice the number waiting.
+    """
+
+    __slots__ = ("_count", "_heap", "_key")
+
+    def __init__(self, key: Callable[[Waiting], tuple[float, ...]]) -> None:
+        self._key = key
+        self._heap: list[tuple[tuple[float, ...], Waiting]] = []
+        self._count = 0
+
+    def push(self, item: Waiting) -> None:
+        """Take in a waiting item."""
+        heappush(self._heap, (self._key(item), item))
+        self._count += 1
+
+    def discard(self, item: Waiting) -> None:
+        """Forget an item that is no longer present."""
+        heap = self._heap
+        self._count -= 1
+        if heap[0][1] is item:
+            heappop(heap)
+        elif len(heap) > 2 * self._count + _MIN_STALE:
+            self._heap = [pair for pair in heap if pair[1].present]
+            heapify(self._heap)
+
+    def first(self, now_s: float) -> Waiting:  # noqa: ARG002 -- the protocol's; keys stand still
+        """Give the item that goes next; there must be one."""
+        heap = self._heap
+        while not heap[0][1].present:
+            heappop(heap)
+        return heap[0][1]
+
+    def __len__(self) -> int:
+        """Count the items."""
+        return self._count
+
+
+def shortest_first_key(item: Waiting) -> tuple[float, ...]:
+    """Rank by work, then by enqueue time, then by arrival (sjf)."""
+    return (item.work, item.entry.enqueued_s, item.sequence)
+
+
+def returned_key(item: Waiting) -> tuple[float, ...]:
+    """Rank given-back items by enqueue time, the last one given back before its equals.
+
+    As `OvertakingLedger.insert` places them: before all that were enqueued at the same time.
+    """
+    return (item.entry.enqueued_s, -item.sequence)
+
+
+class _Lane:
+    """All of one priority: the given-back ones by enqueue time, then the order's own."""
+
+    __slots__ = ("order", "returned")
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.returned = KeyedOrder(returned_key)
+
+
+class PriorityLanes:
+    """Smaller priorities first, in each the given-back first, then by an order.
+
+    Parameters
+    ----------
+    new_order : callable
+        Makes an empty order; called once for each priority that is waiting.
+
+    Notes
+    -----
+    Lanes exist only while something of their priority waits, so that invented priorities cannot
+    grow memory; a heap finds the smallest, and forgets dropped ones when they come up.
+    """
+
+    __slots__ = ("_lanes", "_new_order", "_priorities")
+
+    def __init__(self, new_order: Callable[[], Order]) -> None:
+        self._new_order = new_order
+        self._lanes: dict[int, _Lane] = {}
+        self._priorities: list[int] = []
+
+    def push(self, item: Waiting) -> None:
+        """Take in a waiting item."""
+        priority = item.entry.priority
+        lane = self._lanes.get(priority)
+        if lane is None:
+            lane = self._lanes[priority] = _Lane(self._new_order())
+            heappush(self._priorities, priority)
+        (lane.returned if item.returned else lane.order).push(item)
+
+    def discard(self, item: Waiting) -> None:
+        """Forget an item that is no longer present."""
+        priority = item.entry.priority
+        lane = self._lanes[priority]
+        (lane.returned if item.returned else lane.order).discard(item)
+        if not len(lane.order) and not len(lane.returned) and len(self._lanes) > 1:
+            # A lone empty lane is kept: a queue that is often empty need not rebuild it.
+            self._drop(priority)
+
+    def _drop(self, priority: int) -> None:
+        del self._lanes[priority]
+        if len(self._priorities) > 2 * len(self._lanes) + _MIN_STALE:
+            self._priorities = list(self._lanes)
+            heapify(self._priorities)
+
+    def first(self, now_s: float) -> Waiting:
+        """Give the item that goes next; there must be one."""
+        while True:
+            lane = self._lanes.get(self._priorities[0])
+            if lane is not None:
+                if len(lane.returned):
+                    return lane.returned.first(now_s)
+                if len(lane.order):
+                    return lane.order.first(now_s)
+                del self._lanes[self._priorities[0]]
+            heappop(self._priorities)
+
+    def rebuild(self, items: Iterable[Waiting]) -> None:
+        """Rank everything anew, after works have changed; O(n log n)."""
+        self._lanes.clear()
+        self._priorities.clear()
+        for item in items:
+            self.push(item)
