@@ -136,7 +136,7 @@ def connect(path: Path, *, synchronous: Synchronous) -> sqlite3.Connection:
     Parameters
     ----------
     path : Path
-        Created, with its directory, if absent; readable by the owner only.
+        Created if absent, in a directory that exists; readable by the owner only.
     synchronous : {"NORMAL", "FULL"}
         What a commit survives; docs/store.md.
 
@@ -153,7 +153,6 @@ def connect(path: Path, *, synchronous: Synchronous) -> sqlite3.Connection:
         If it cannot be opened or written, or belongs to another program.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StoreError(
