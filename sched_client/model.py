@@ -476,6 +476,13 @@ def invalid_reason(snapshot: Snapshot) -> str | None:
 def invalid_entry_reason(key: Key, entry: KappaEntry) -> str | None:
     """Say why one κ entry must not be acted on, or give None."""
     kappa = entry.kappa_tokens_per_s
+    # The usual case in one comparison (NaN fails it): a snapshot holds thousands of entries.
+    if (
+        0.0 <= kappa < math.inf
+        and 0.0 < entry.ratio_p50 <= entry.ratio_p90 <= entry.ratio_p99 < math.inf
+        and -math.inf < entry.intercept_tokens < math.inf
+    ):
+        return None
     ratios = (entry.ratio_p50, entry.ratio_p90, entry.ratio_p99)
     if not (math.isfinite(kappa) and kappa >= 0.0):
         return f"kappas[{key}].kappa_tokens_per_s: {kappa} is not finite and >= 0"

@@ -53,7 +53,7 @@ class Timing:
     flush_s: float = 0.5
     sign_of_life_s: float = 10.0
     deadline_s: float = 5.0
-    poll_s: float = 0.25
+    poll_s: float = 0.5
     close_s: float = 2.0
     batch_size: int = 256
     buffer_size: int = 10_000
