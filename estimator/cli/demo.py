@@ -20,8 +20,9 @@ def demo(
     seed: Annotated[int, typer.Option(help="Decides the clips' order and arrivals.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Serve Whisper with vLLM, first come first served, then ordered by kappad.
+    """Run the whole loop: vLLM, FCFS, then kappad.
 
+    Serves Whisper with vLLM on real clips, first come first served and then ordered by kappad.
     Takes some minutes. Where vLLM cannot run, it says what is missing and runs the loop without.
     """
     from estimator.demo.run import main  # noqa: PLC0415 # light start

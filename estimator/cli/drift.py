@@ -30,7 +30,10 @@ def drift(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """List detected changes of κ, of the mix and of the speed, newest first."""
+    """List detected changes, newest first.
+
+    Kinds: kappa (tokens per second), mix (of lengths and languages), service (speed).
+    """
     with connect(target, timeout_s) as client:
         events = list(islice(client.drift_events(), limit))
     if as_json:

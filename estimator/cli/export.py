@@ -40,9 +40,10 @@ def export(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Write the stored completions as a trace: .csv, .csv.gz, .jsonl or .jsonl.gz.
+    """Write the stored completions as a trace.
 
-    The file appears whole or not at all. Standard output gets CSV, or with --json JSON Lines.
+    The name ends in .csv, .csv.gz, .jsonl or .jsonl.gz; the file appears whole or not at all.
+    Standard output (-) gets CSV, or with --json JSON Lines.
     Learning from an export in a fresh sidecar gives the same κ.
     """
     from estimator.traces import TraceError, format_of, write_rows  # noqa: PLC0415 # light start

@@ -39,7 +39,7 @@ def kappa(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Show κ (output tokens per second of audio) of every key."""
+    """Show κ (output tokens per second) of every key."""
     with connect(target, timeout_s) as client:
         if history:
             points = list(islice(client.kappa_history(model, language), limit))

@@ -60,10 +60,11 @@ def learn(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Teach the sidecar from traces (CSV, CSV.gz or JSON Lines), one after another.
+    """Teach a running sidecar from traces.
 
-    Rows get ids from the file's name and their number: teaching a file twice counts it once. A
-    bad row is named by file and line and skipped; exit code 3 then. Waits until all is learned.
+    CSV, CSV.gz or JSON Lines; several files follow one another. Rows get ids from the file's
+    name and their number: teaching a file twice counts it once. A bad row is named by file and
+    line and skipped; exit code 3 then. Waits until all is learned.
     """
     results = []
     with connect(target, timeout_s) as client:

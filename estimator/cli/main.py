@@ -105,10 +105,11 @@ def _usage(error: BaseException) -> int:
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "kappad"
     text = error.format_message() if hasattr(error, "format_message") else str(error)
-    if not text.strip():  # no arguments: the help is the message
-        print(context.get_help() if context is not None else "", file=sys.stderr)
+    if text.startswith("Usage:"):  # no arguments: the message is the help
+        print(text, file=sys.stderr)
         return EXIT_USAGE
-    warn(f"{' '.join(text.split())} See `{name} --help`.")
+    text = " ".join(text.split())
+    warn(f"{text}{'' if text.endswith('.') else '.'} See `{name} --help`.")
     return EXIT_USAGE
 
 

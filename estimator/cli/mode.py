@@ -22,7 +22,7 @@ from sched_client.options import DEFAULT_TARGET
 _MAX_REASON = 256
 
 app = typer.Typer(
-    help="Read or switch the mode: off (FCFS), shadow (FCFS, records), on (orders the queue).",
+    help="Read or switch the mode: off, shadow or on.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -26,7 +26,7 @@ def status(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Show what the sidecar knows, and each engine that it has heard from."""
+    """Show the sidecar and each engine it has heard from."""
     with connect(target, timeout_s) as client:
         answer = client.status()
     if as_json:
