@@ -1,5 +1,8 @@
 """Drift events, and the detector that raises them."""
 
+# ruff: noqa: SLF001 - river offers no state of its own; `LevelWatch.state` reads PageHinkley's
+# fields as of 0.22 to 0.26, and the round trip in tests/unit/core/test_drift.py fails if they move.
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,9 +88,10 @@ class LevelWatch:
 
     Notes
     -----
-    River's `PageHinkley` on standardized residuals. The level after the change is the ratio of
-    sums of what came and of what one unit of level would have given, over the last completions,
-    so that it does not depend on how far the learner has already followed.
+    River's `PageHinkley` on standardized residuals, taken against the level of 64 to 128
+    completions ago: against the newest level, a learner that forgets fast hides the change. The
+    level after the change is the ratio of what came to what one unit of level would have given,
+    over the last completions, so that it does not depend on how far the learner has followed.
 
     References
     ----------
@@ -120,15 +124,15 @@ class LevelWatch:
         """Whether a change was detected that the learner has not followed yet."""
         return self._adapting >= 0
 
-    def update(self, z: float, y: float, expected: float, level: float) -> Change | None:
+    def update(self, y: float, expected: float, deviation: float, level: float) -> Change | None:
         """Take one completion.
 
         Parameters
         ----------
-        z : float
-            Its standardized residual.
         y, expected : float
-            What came and what was predicted, > 0.
+            What came (after clipping) and what was predicted, ≥ 0.
+        deviation : float
+            The robust deviation of such a residual, > 0.
         level : float
             The learner's level when it predicted.
 
@@ -147,6 +151,7 @@ class LevelWatch:
         seen = self._y / max(self._unit, _TINY)
         if self._adapting >= 0:
             return self._follow(seen, level)
+        z = (y - expected * self._lagged / max(level, _TINY)) / deviation
         self._test.update(min(max(z, -_MAX_DEVIATIONS), _MAX_DEVIATIONS))
         if not self._test.drift_detected:
             return None
@@ -167,8 +172,6 @@ class LevelWatch:
 
     def state(self) -> list[float | None]:
         """Give what was learned, as numbers; None stands for infinity."""
-        # ruff: noqa: SLF001 - river offers no state of its own; these are PageHinkley's fields as
-        # of 0.22 to 0.26, and the round trip in tests/unit/core/test_drift.py fails if they move.
         test = self._test
         low = None if test._min_increase == math.inf else test._min_increase
         return [

@@ -45,7 +45,9 @@ class RatioQuantiles:
 
     def learn_one(self, log_ratio: float) -> None:
         """Learn the natural logarithm of one actual over its estimate, finite."""
-        r = min(max(log_ratio, -_MAX_LOG), _MAX_LOG)
+        r = log_ratio
+        if not -_MAX_LOG <= r <= _MAX_LOG:
+            r = math.copysign(_MAX_LOG, r)
         gain = 1.0 + _WARM_UP / (self.n_seen_ + 1.0)
         self.n_seen_ += 1
         step_50, step_90, step_99 = _STEPS

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from estimator.core.config import CoreConfig
+from estimator.core.config import MAX_CHAIN, CoreConfig
 from estimator.core.drift import LevelWatch
 from estimator.core.intervals import RatioQuantiles
 from estimator.core.learner import AffineRegressor, Anchor
@@ -75,6 +75,11 @@ class Node:
         )
 
 
+# A parent's sums take every completion; once it has so many, its line, spread and quantiles are
+# brought up to date with every so many-th only. They serve keys that have few completions of
+# their own, and cost as much as the key's own; a parent is at most 3 completions behind.
+_THIN_AFTER: Final = 64
+_THIN_BY: Final = 4
 # Keeps a level finite where every size seen was 0.
 _MIN_SIZE: Final = 1e-3
 
@@ -83,9 +88,9 @@ class Lesson(NamedTuple):
     """What one completion was to the key it taught."""
 
     node: Node
-    z: float
     value: float
     expected: float
+    deviation: float
     level: float
 
 
@@ -167,63 +172,84 @@ class KappaTable:
         regressor = node.regressor
         expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
         if completion.finish_reason == "length" and y <= expected:
+            self._touch(node, taught=False)
             return None
         level = node.level()
-        value, z = regressor.judge(size, y)
-        self._teach(node, size, y, value)
-        return Lesson(node, z, expected if value is None else value, expected, level)
+        self._touch(node, taught=True)
+        weight = regressor.weight_of(size)
+        value, deviation = regressor.judge(size, y)
+        self._teach(node, size, y, value, weight)
+        return Lesson(node, expected if value is None else value, expected, deviation, level)
 
-    def _teach(self, leaf: Node, size: float, y: float, value: float | None) -> None:
+    def _teach(
+        self, leaf: Node, size: float, y: float, value: float | None, weight: float
+    ) -> None:
         chain = []
         node: Node | None = leaf
         while node is not None:
             chain.append(node)
-            self._touch(node)
             node = node.parent
         actual = math.log(max(y, 1.0))
         for node in reversed(chain):
             regressor = node.regressor
-            expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
-            node.quantiles.learn_one(actual - math.log(expected))
-            if node is not leaf:
-                regressor.temper.spread(
-                    abs(y - expected) / (regressor.temper.scale_ * math.sqrt(expected))
-                )
-            regressor.absorb(size, value)
             node.n_seen += 1
             self._dirty[node.key] = node
+            regressor.absorb(size, value, weight)
+            if node is leaf:
+                expected = regressor.intercept_ + regressor.kappa_ * size
+                node.quantiles.learn_one(actual - math.log(max(1.0, expected)))
+            elif node.n_seen > _THIN_AFTER and node.n_seen % _THIN_BY:
+                continue
+            else:
+                expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
+                node.quantiles.learn_one(actual - math.log(expected))
+                temper = regressor.temper
+                temper.spread(abs(y - expected) / (temper.scale_ * math.sqrt(expected)))
+            regressor.solve()
 
-    def _touch(self, node: Node) -> None:
-        if node is self._root:
-            return
-        reached = node.n_seen - self.config.min_samples
-        if reached >= 0:
-            self._known.move_to_end(node.key)
-        elif reached == -1:
-            self._known[node.key] = self._new.pop(node.key)
-        else:
-            self._new.move_to_end(node.key)
+    def _touch(self, leaf: Node, *, taught: bool) -> None:
+        """Mark a chain as used, the leaf first, and evict what is used least."""
+        least = self.config.min_samples
+        node: Node | None = leaf
+        while node is not None and node is not self._root:
+            reached = node.n_seen + taught
+            if reached < least:
+                self._new.move_to_end(node.key)
+            elif reached == least and taught:
+                self._known[node.key] = self._new.pop(node.key)
+            else:
+                self._known.move_to_end(node.key)
+            node = node.parent
+        while len(self) > self.config.max_keys:
+            self._evict()
+
+    def _evict(self) -> None:
+        # The newest of those on trial may be the chain in use.
+        table = self._new if len(self._new) > MAX_CHAIN else self._known or self._new
+        key, node = table.popitem(last=False)
+        self._dirty.pop(key, None)
+        if node.published is not None:
+            self._removed.add(key)
+        if node.watch is not None and node.watch.is_open:
+            self._evicted_while_open.append(node)
 
     def _find(self, key: Key) -> Node:
         node = self._known.get(key) or self._new.get(key)
         if node is not None:
             return node
-        if key == GLOBAL_KEY:
-            return self._root
         parent: Node | None = None
         text = key.task == "text"
         for member in reversed(tuple(key.chain())):
             if text and member.task != "text":
                 continue
-            node = self._known.get(member) or self._new.get(member)
-            if node is None and member == GLOBAL_KEY:
+            if member == GLOBAL_KEY:
                 node = self._root
+            else:
+                node = self._known.get(member) or self._new.get(member)
             if node is None:
                 node = self._make(member, parent, self._text if text else self._audio)
                 self._new[member] = node
             parent = node
-        while len(self) > self.config.max_keys:
-            self._evict()
         if parent is None:
             raise RuntimeError(f"the chain of {key} is empty")
         return parent
@@ -238,14 +264,6 @@ class KappaTable:
             gross_deviations=config.gross_deviations,
         )
         return Node(key, parent, regressor)
-
-    def _evict(self) -> None:
-        key, node = (self._new or self._known).popitem(last=False)
-        self._dirty.pop(key, None)
-        if node.published is not None:
-            self._removed.add(key)
-        if node.watch is not None and node.watch.is_open:
-            self._evicted_while_open.append(node)
 
     def get(self, key: Key) -> Node:
         """Give the node whose answer a client would use: the key's, or its nearest parent's."""
@@ -321,6 +339,8 @@ class KappaTable:
             if node is not self._root:
                 established = node.n_seen >= self.config.min_samples
                 (self._known if established else self._new)[node.key] = node
+        while len(self) > self.config.max_keys:
+            self._evict()
 
     def new_watch(self) -> LevelWatch:
         """Make a watch for a key's level."""

@@ -14,7 +14,9 @@ _MAX_STREAK: Final = 30
 # Steps of the scale's stochastic approximation, in natural logarithms: 1/(k + 2) for the k-th
 # residual down to this floor, which follows a change of spread within about 20 completions.
 _SCALE_STEP: Final = 0.1
-# ln of the smallest and largest scale. Noise-free data would drive it to 0, and then rounding
+_UP: Final = math.exp(0.5 * _SCALE_STEP)
+_DOWN: Final = math.exp(-0.5 * _SCALE_STEP)
+# The smallest and largest scale. Noise-free data would drive it to 0, and then rounding
 # errors would be outliers.
 _MIN_SCALE: Final = 1e-3
 _MAX_SCALE: Final = 1e6
@@ -73,7 +75,8 @@ class Temper:
         Returns
         -------
         tuple of (float or None, float)
-            The value to learn (None for a lone gross residual) and the standardized residual.
+            The value to learn (None for a lone gross residual) and the deviation it was judged
+            by, > 0.
         """
         deviation = self.scale_ * unit
         z = (y - expected) / deviation
@@ -81,23 +84,30 @@ class Temper:
         self.spread(magnitude)
         if magnitude <= self.clip_deviations:
             self.streak_ = 0
-            return y, z
+            return y, deviation
         same_side = self.streak_ != 0 and (z > 0.0) == (self.streak_ > 0)
         length = min(abs(self.streak_) + 1, _MAX_STREAK) if same_side else 1
         self.streak_ = length if z > 0.0 else -length
         if length == 1 and magnitude > self.gross_deviations:
-            return None, z
+            return None, deviation
         limit = self.clip_deviations * 2.0 ** (length - 1)
         if magnitude <= limit:
-            return y, z
-        return expected + math.copysign(limit, z) * deviation, z
+            return y, deviation
+        return expected + math.copysign(limit, z) * deviation, deviation
 
     def spread(self, magnitude: float) -> None:
         """Learn the spread alone from one absolute standardized residual."""
-        step = max(_SCALE_STEP, 1.0 / (self.n_seen_ + 2.0))
+        step = 1.0 / (self.n_seen_ + 2.0)
         self.n_seen_ += 1
-        factor = math.exp(step * (0.5 if magnitude > _MEDIAN_DEVIATION else -0.5))
-        self.scale_ = min(max(self.scale_ * factor, _MIN_SCALE), _MAX_SCALE)
+        if step > _SCALE_STEP:
+            up, down = math.exp(0.5 * step), math.exp(-0.5 * step)
+        else:
+            up, down = _UP, _DOWN
+        if magnitude > _MEDIAN_DEVIATION:
+            if self.scale_ < _MAX_SCALE:
+                self.scale_ *= up
+        elif self.scale_ > _MIN_SCALE:
+            self.scale_ *= down
 
     def state(self) -> list[float]:
         """Give what was learned, as numbers."""

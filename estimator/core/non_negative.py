@@ -1,0 +1,65 @@
+"""Least squares with coefficients that cannot be negative, from sums alone."""
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+
+_N_SLOPES: Final = 4
+# Least variance of a slope's column, as a share of its mean square, in the penalty that holds
+# the slope at the parent's: a constant column (Whisper's 4 prompt tokens) keeps its prior.
+_MIN_VARIATION: Final = 1e-3
+
+
+def fit_non_negative(sums: Matrix, prior: Matrix, shrinkage: float) -> list[float]:
+    """Solve decayed normal equations for coefficients that are all ≥ 0.
+
+    Parameters
+    ----------
+    sums : ndarray of float64, shape (6, 6)
+        ΣwvvT over rows v = (1, four columns, target).
+    prior : ndarray of float64, shape (5,)
+        Coefficients that the slopes are held at, ≥ 0.
+    shrinkage : float
+        Completions that the prior counts for.
+
+    Returns
+    -------
+    list of float
+        Five finite coefficients ≥ 0.
+    """
+    weight = sums[0, 0]
+    means = sums[0, 1:] / weight
+    second = sums[1:, 1:] / weight
+    centred = second - np.outer(means, means)
+    squares = np.diagonal(second)[:_N_SLOPES]
+    variances = np.maximum(np.diagonal(centred)[:_N_SLOPES], _MIN_VARIATION * squares)
+    penalty = shrinkage / weight * np.maximum(variances, np.finfo(np.float64).tiny)
+    slopes = prior[1:].copy()
+    free = list(range(_N_SLOPES))
+    matrix, target = centred, _N_SLOPES
+    intercept_is_free = True
+    # Each round fixes one coefficient at 0, so there are at most five.
+    while free:
+        slopes[:] = 0.0
+        gram = matrix[np.ix_(free, free)] + np.diag(penalty[free])
+        right = matrix[free, target] + penalty[free] * prior[1:][free]
+        scale = np.sqrt(np.diagonal(gram))
+        slopes[free] = np.linalg.solve(gram / np.outer(scale, scale), right / scale) / scale
+        lowest = min(free, key=lambda j: slopes[j] * math.sqrt(float(squares[j])))
+        if slopes[lowest] < 0.0:
+            free.remove(lowest)
+            slopes[lowest] = 0.0
+        elif intercept_is_free and means[target] < float(means[:target] @ slopes):
+            # The line through the means would start below 0: fit it through the origin.
+            matrix, intercept_is_free = second, False
+        else:
+            break
+    intercept = float(means[target] - means[:target] @ slopes) if intercept_is_free else 0.0
+    coefficients = [max(intercept, 0.0), *map(float, slopes)]
+    if not all(map(math.isfinite, coefficients)):
+        raise RuntimeError(f"the fit is not finite: {coefficients}")
+    return coefficients
