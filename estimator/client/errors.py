@@ -1,9 +1,10 @@
 """The one error of the client library, and how a failed call becomes one."""
 
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 import grpc
+from google.protobuf.message import DecodeError
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 
@@ -47,7 +48,7 @@ def client_error(error: grpc.RpcError, target: str, timeout_s: float) -> ClientE
     if reason:  # The sidecar answered, and its messages name the remedy.
         return ClientError(reason, f"{target}: {details}")
     if code is grpc.StatusCode.UNAVAILABLE:
-        # "failed to connect to all addresses; last error: …: No such file or directory"
+        # What follows the last colon is the system's own word: "No such file or directory".
         cause = details.rsplit(": ", 1)[-1].rstrip("])")
         text = f"cannot reach {target} ({cause}); is the sidecar running? start it with"
         return ClientError("UNAVAILABLE", f"{text} `kappad serve`, or name it with --target")
@@ -62,7 +63,7 @@ def client_error(error: grpc.RpcError, target: str, timeout_s: float) -> ClientE
 
 def code_of(error: grpc.RpcError) -> grpc.StatusCode:
     """Give the status code of an error."""
-    return _call_of(error).code()
+    return error.code()
 
 
 def error_details(error: grpc.RpcError) -> tuple[str, float | None]:
@@ -87,7 +88,7 @@ def error_details(error: grpc.RpcError) -> tuple[str, float | None]:
     for value in _metadata_values(error):
         try:
             status = status_pb2.Status.FromString(value)
-        except ValueError:  # DecodeError is one: a proxy's own details
+        except DecodeError:  # a proxy's own details
             continue
         for detail in status.details:
             info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
@@ -98,20 +99,16 @@ def error_details(error: grpc.RpcError) -> tuple[str, float | None]:
     return reason, delay_s
 
 
-def _call_of(error: grpc.RpcError) -> grpc.Call:
-    # The errors that a blocking call raises are calls, too; the stubs do not say so.
-    return cast("grpc.Call", error)
-
-
 def _metadata_values(error: grpc.RpcError) -> Sequence[bytes]:
-    metadata = _call_of(error).trailing_metadata()
     return [
-        value for key, value in metadata or () if key == _DETAILS_KEY and isinstance(value, bytes)
+        one.value
+        for one in error.trailing_metadata() or ()
+        if one.key == _DETAILS_KEY and isinstance(one.value, bytes)
     ]
 
 
 def _details_of(error: grpc.RpcError) -> str:
-    return _call_of(error).details() or ""
+    return error.details() or ""
 
 
 def _one_line(text: str) -> str:
