@@ -1,0 +1,232 @@
+"""What an operator may set for `kappad serve`, with every bound of the sidecar.
+
+A value comes from, the later ones winning: the default, the TOML file, ``KAPPAD_SERVE_*``
+variables, flags.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from estimator.runtime.address import AddressError, TcpAddress, parse_http, parse_listen
+from sched_client.model import DEFAULT_KAPPA_TOKENS_PER_S, Mode, OrderBy, Settings
+
+__all__ = ["ConfigError", "ServeConfig", "load_config"]
+
+ENVIRONMENT_PREFIX: Final = "KAPPAD_SERVE_"
+_Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=1)]
+
+
+class ConfigError(ValueError):
+    """A value that cannot be used; the message names it, its limit and the remedy."""
+
+
+class ServeConfig(BaseSettings):
+    """The settings of one sidecar; immutable.
+
+    Attributes
+    ----------
+    listen : str
+        ``unix:///absolute/path`` or ``host:port``.
+    http : str
+        ``host:port`` of /healthz and /metrics; empty for none.
+    allow_remote : bool
+        Whether an address beyond this machine is accepted. There is no authentication.
+    state_dir : str
+        Directory of the store, or ``:memory:``.
+    mode, policy, order_by, phi, burst_requests, guard_s
+        Initial `Settings`; a mode that was set at run time wins over ``mode``.
+    prior_kappa : float
+        Tokens per second of audio assumed before anything is learned, > 0.
+    publish_interval_s : float
+        Least seconds between two snapshots.
+    bookmark_interval_s : float
+        Seconds after which an idle watcher is told that nothing changed.
+    checkpoint_interval_s, checkpoint_completions
+        A checkpoint is taken when either has passed since the last one: bounds the replay.
+    kappa_point_interval_s : float
+        Least seconds between two points of one key's history.
+    drain_timeout_s : float
+        Seconds that calls in progress get at the end.
+    backlog_limit : int
+        Most completions that wait to be stored and learned.
+    batch_limit : int
+        Most rows of one call.
+    message_limit_bytes : int
+        Most bytes of one message, both ways.
+    watcher_limit : int
+        Most watches at once.
+    rpc_limit : int
+        Most calls in progress at once, watches included.
+    client_limit : int
+        Most clients remembered for GetStatus.
+    key_limit : int
+        Most keys with a κ.
+    delta_limit : int
+        Most past snapshots that a watcher can resume from.
+    retention_completions : int
+        Most completions kept in the store.
+    kappa_points_per_key_limit, kappa_points_limit : int
+        Most points of κ's history, for each key and in all.
+    drift_events_limit, mode_changes_limit : int
+        Most drift events and switches of the mode kept.
+    store_synchronous : {"NORMAL", "FULL"}
+        What an acknowledgement promises on power loss; see `SqliteStore`.
+    log_format : {"auto", "json", "console"}
+        ``auto`` is ``console`` on a terminal.
+    log_level : {"debug", "info", "warning", "error"}
+        The least severe level that is written.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="forbid", validate_default=True
+    )
+
+    listen: str = "unix:///run/kappad/kappad.sock"
+    http: str = ""
+    allow_remote: bool = False
+    state_dir: str = "/var/lib/kappad"
+    mode: Mode = "shadow"
+    policy: Annotated[str, Field(min_length=1, max_length=128)] = "sjf"
+    order_by: OrderBy = "service"
+    phi: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.3
+    burst_requests: Annotated[float, Field(ge=0.0)] = 20.0
+    guard_s: _Positive | None = None
+    prior_kappa: _Positive = DEFAULT_KAPPA_TOKENS_PER_S
+    publish_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 0.2
+    bookmark_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 5.0
+    checkpoint_interval_s: _Positive = 30.0
+    checkpoint_completions: _Count = 50_000
+    kappa_point_interval_s: _Positive = 5.0
+    drain_timeout_s: _Positive = 10.0
+    backlog_limit: _Count = 65_536
+    batch_limit: Annotated[int, Field(ge=1, le=65_536)] = 1024
+    message_limit_bytes: Annotated[int, Field(ge=65_536, le=2**30)] = 4 * 2**20
+    watcher_limit: _Count = 64
+    rpc_limit: _Count = 512
+    client_limit: _Count = 256
+    key_limit: Annotated[int, Field(ge=10)] = 20_000
+    delta_limit: _Count = 256
+    retention_completions: _Count = 1_000_000
+    kappa_points_per_key_limit: _Count = 2_000
+    kappa_points_limit: _Count = 200_000
+    drift_events_limit: _Count = 10_000
+    mode_changes_limit: _Count = 1_000
+    store_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+    log_format: Literal["auto", "json", "console"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: flags, variables, file."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @field_validator("guard_s", mode="before")
+    @classmethod
+    def _no_guard(cls, value: object) -> object:
+        # A variable cannot say None otherwise.
+        return None if value in ("", "none", "off") else value
+
+    @model_validator(mode="after")
+    def _addresses(self) -> "ServeConfig":
+        listen = parse_listen(self.listen)
+        http = parse_http(self.http)
+        for name, address in (("listen", listen), ("http", http)):
+            if isinstance(address, TcpAddress) and not (address.loopback or self.allow_remote):
+                raise AddressError(
+                    f"{name}={address.text!r} can be reached from other machines, and there is no "
+                    "authentication; use a unix socket, 127.0.0.1, or allow_remote=true"
+                )
+        if self.backlog_limit < self.batch_limit:
+            raise ValueError(
+                f"backlog_limit={self.backlog_limit} is below batch_limit={self.batch_limit}, so "
+                "that a full batch could never be taken; raise it"
+            )
+        return self
+
+    def settings(self) -> Settings:
+        """Give the initial settings of the schedulers."""
+        return Settings(
+            mode=self.mode,
+            policy=self.policy,
+            order_by=self.order_by,
+            phi=self.phi,
+            burst_requests=self.burst_requests,
+            guard_s=self.guard_s,
+        )
+
+
+def load_config(
+    *, config_file: str | os.PathLike[str] | None = None, flags: Mapping[str, Any] | None = None
+) -> ServeConfig:
+    """Read the configuration from all its sources.
+
+    Parameters
+    ----------
+    config_file : path, optional
+        TOML with the names of `ServeConfig`; ``KAPPAD_SERVE_CONFIG`` names it if absent.
+    flags : Mapping, optional
+        What was given on the command line; None stands for a flag that was not.
+
+    Returns
+    -------
+    ServeConfig
+        Validated.
+
+    Raises
+    ------
+    ConfigError
+        Naming each bad value, its limit and the remedy.
+    """
+    # Any: each flag has its own type; pydantic checks them.
+    given: dict[str, Any] = {k: v for k, v in (flags or {}).items() if v is not None}
+    name = config_file or os.environ.get(ENVIRONMENT_PREFIX + "CONFIG")
+    path = Path(name) if name else None
+    if path is not None and not path.is_file():
+        raise ConfigError(f"config file {str(path)!r} is no readable file; check its path")
+
+    class FromFile(ServeConfig):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    try:
+        return FromFile(**given)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(error))) from error
+    except (OSError, ValueError) as error:  # tomllib's error is a ValueError
+        raise ConfigError(f"config file {path}: {error}; write TOML such as phi = 0.3") from error
+
+
+def _explain(error: ValidationError) -> list[str]:
+    lines = []
+    for item in error.errors():
+        name = ".".join(map(str, item["loc"]))
+        message = item["msg"].removeprefix("Value error, ")
+        if not name:
+            lines.append(message)
+        elif item["type"] == "extra_forbidden":
+            known = ", ".join(ServeConfig.model_fields)
+            lines.append(f"{name} is no setting; remove it or use one of: {known}")
+        else:
+            lines.append(
+                f"{name}={item['input']!r}: {message}; correct the flag, "
+                f"{ENVIRONMENT_PREFIX}{name.upper()} or the config file"
+            )
+    return lines

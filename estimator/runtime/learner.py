@@ -1,0 +1,388 @@
+"""The one task that stores, learns, publishes and checkpoints; everybody else asks it.
+
+History first: rows are committed, then acknowledged, then learned. Committing runs in the store's
+thread, learning on the event loop in slices, so that calls are answered meanwhile.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from estimator.core.drift import DriftEvent
+from estimator.core.observation import Completion
+from estimator.core.pipeline import Pipeline
+from estimator.runtime.backlog import Backlog, Report, ReportResult
+from estimator.runtime.config import ServeConfig
+from estimator.runtime.delta import SnapshotDelta
+from estimator.runtime.errors import UnavailableError
+from estimator.runtime.kappa_history import KappaHistory
+from estimator.runtime.publisher import Publisher
+from estimator.runtime.store_worker import StoreWorker
+from estimator.store.base import Checkpoint, StoredCompletion, StoreError
+from estimator.telemetry.logs import get_logger
+from estimator.telemetry.metrics import Metrics
+from sched_client.model import Settings
+
+__all__ = ["Learner"]
+
+_log = get_logger("learner")
+
+# The longest that learning holds the event loop: a call waits so much longer at most.
+SLICE_S: Final = 0.002
+# Rows committed and learned together: about 50 ms of learning until the next commit.
+GROUP_ROWS: Final = 1024
+# Versions are promised to the store in blocks, so that none is used twice after a crash: one
+# write for 200 s of publishing at full rate.
+VERSION_BLOCK: Final = 1000
+# Kept back for switches of the mode, which must not wait for a checkpoint.
+_VERSION_RESERVE: Final = 100
+# How often a store that failed is tried again when nobody reports.
+_STORE_RETRY_S: Final = 2.0
+
+
+class Learner:
+    """Consumes the backlog until it is told to drain.
+
+    Parameters
+    ----------
+    worker : StoreWorker
+        The store.
+    pipeline : Pipeline
+        The state as of ``learned_row_id``; touched by this object alone from now on.
+    publisher : Publisher
+        Holds the initial snapshot.
+    config : ServeConfig
+        Bounds and intervals.
+    metrics : Metrics
+        Counts.
+    learned_row_id : int
+        The last row that the pipeline has learned; the rows after it are replayed first.
+    now_s : callable
+        Unix time.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: StoreWorker,
+        pipeline: Pipeline,
+        publisher: Publisher,
+        config: ServeConfig,
+        metrics: Metrics,
+        learned_row_id: int,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.pipeline = pipeline
+        self.publisher = publisher
+        self.backlog = Backlog(config.backlog_limit)
+        self.replaying = True
+        self.failure = ""
+        self.on_failure: Callable[[], None] = lambda: None
+        self._worker = worker
+        self._config = config
+        self._metrics = metrics
+        self._now_s = now_s
+        self._learned_row_id = learned_row_id
+        self._reserved_version = publisher.snapshot.version
+        self._fresh: list[StoredCompletion] = []
+        self._events: list[DriftEvent] = []
+        self._history = KappaHistory(config.kappa_point_interval_s)
+        self._history.seed(publisher.snapshot, now_s())
+        self._published: list[SnapshotDelta] = []
+        self._dirty = False
+        self._draining = False
+        self._wake = asyncio.Event()
+        self._next_publish = 0.0
+        self._tried_checkpoint = 0.0
+        self._n_since_checkpoint = 0
+        metrics.learner_up.set(1)
+
+    def submit(self, completions: Sequence[Completion]) -> asyncio.Future[ReportResult]:
+        """Queue valid rows; the future resolves once they are committed.
+
+        Raises
+        ------
+        ExhaustedError
+            If the backlog is full.
+        UnavailableError
+            If the sidecar drains or the learner is dead.
+        """
+        if self.failure:
+            raise UnavailableError(
+                "the learner stopped by an error of its own, see the log; restart the sidecar",
+                reason="LEARNER_DEAD",
+                retry_after_s=5.0,
+            )
+        if self._draining:
+            raise UnavailableError(
+                "the sidecar is shutting down; send the report again to its successor",
+                reason="DRAINING",
+                retry_after_s=1.0,
+            )
+        done = self.backlog.put(completions)
+        self._wake.set()
+        return done
+
+    def publish_settings(self, settings: Settings) -> int:
+        """Publish new settings at once and give the version that carries them.
+
+        Raises
+        ------
+        UnavailableError
+            If the store could not promise more versions for so long that none are left.
+        """
+        if self.publisher.snapshot.version >= self._reserved_version:
+            raise UnavailableError(
+                f"no snapshot version is left to publish: {self._worker.error or 'starting'}; "
+                "repair the store, or put a file named 'off' beside the socket",
+                reason="STORE_UNAVAILABLE",
+                retry_after_s=_STORE_RETRY_S,
+            )
+        delta = self.publisher.publish(created_s=self._now_s(), settings=settings)
+        self._metrics.publications.inc()
+        return delta.version
+
+    def drain(self) -> None:
+        """Take nothing more; `run` returns when what was taken is stored."""
+        self._draining = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work until drained. An error of our own ends the task loudly, and nothing else."""
+        try:
+            while not (self._draining and not self.backlog and not self._fresh):
+                await self._wait_for_work()
+                await self._step()
+            await self._finish()
+        except Exception as error:  # noqa: BLE001  # top of the task: our bug must be seen
+            self.failure = f"{type(error).__name__}: {error}"
+            self._metrics.learner_up.set(0)
+            _log.exception("the learner died; snapshots stay as they are", error=self.failure)
+            self.backlog.fail(UnavailableError("the learner stopped", reason="LEARNER_DEAD"))
+            self.on_failure()
+
+    async def _wait_for_work(self) -> None:
+        if self.backlog or self._fresh or self.replaying or self._draining:
+            # Even under full load the calls get their turn.
+            await asyncio.sleep(0)
+            return
+        due = [self._checkpoint_at()]
+        if self._dirty and self._may_publish:
+            due.append(self._next_publish)
+        if self._history.held:
+            now = asyncio.get_running_loop().time()
+            due.append(now + self._config.kappa_point_interval_s)
+        with contextlib.suppress(TimeoutError):
+            earliest = min(due)
+            async with asyncio.timeout_at(None if earliest == math.inf else earliest):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _step(self) -> None:
+        group = self.backlog.take(GROUP_ROWS)
+        if group:
+            await self._commit(group)
+        if self.replaying:
+            await self._replay()
+        elif self._fresh:
+            fresh, self._fresh = self._fresh, []
+            await self._learn(fresh)
+            self.backlog.settle(len(fresh))
+        self._publish_if_due()
+        await self._record()
+        await self._checkpoint_if_due()
+
+    async def _commit(self, group: list[Report]) -> None:
+        rows = [row for report in group for row in report.completions]
+        start = time.perf_counter()
+        try:
+            result = await self._worker.write(lambda: self._worker.store.append(rows))
+        except StoreError as error:
+            self.backlog.settle(len(rows))
+            for report in group:
+                if not report.done.done():
+                    report.done.set_exception(
+                        UnavailableError(
+                            f"the store does not take completions: {error}",
+                            reason="STORE_UNAVAILABLE",
+                            retry_after_s=_STORE_RETRY_S,
+                        )
+                    )
+            return
+        self._metrics.commit_s.observe(time.perf_counter() - start)
+        _acknowledge(group, result.duplicate_indices, result.too_old_indices)
+        if self.replaying:
+            # The replay reads on until it has met these too.
+            self.backlog.settle(len(rows))
+        else:
+            self.backlog.settle(len(rows) - len(result.accepted))
+            self._fresh.extend(result.accepted)
+
+    async def _replay(self) -> None:
+        after = self._learned_row_id
+        try:
+            page = await self._worker.read(
+                lambda: self._worker.store.read(after_row_id=after, limit=GROUP_ROWS)
+            )
+        except StoreError:
+            await asyncio.sleep(_STORE_RETRY_S)
+            return
+        await self._learn(page, forgive=True)
+        if len(page) < GROUP_ROWS:  # nothing is committed between the read and here
+            self.replaying = False
+            _log.info("replayed", learned=self.pipeline.learned_count)
+
+    async def _learn(self, rows: Sequence[StoredCompletion], *, forgive: bool = False) -> None:
+        start = time.perf_counter()
+        for stored in rows:
+            try:
+                self._events.extend(self.pipeline.learn_one(stored.completion))
+            except Exception:
+                # A row that killed the learner once must not kill it again at each start.
+                if not forgive:
+                    raise
+                self._metrics.unlearnable.inc()
+                _log.exception("a stored completion is skipped", row_id=stored.row_id)
+            self._learned_row_id = stored.row_id
+            elapsed = time.perf_counter() - start
+            if elapsed >= SLICE_S:
+                self._metrics.slice_s.observe(elapsed)
+                self._dirty = True
+                self._publish_if_due()
+                await asyncio.sleep(0)
+                start = time.perf_counter()
+        if rows:
+            self._dirty = True
+            self._n_since_checkpoint += len(rows)
+            self._metrics.learned.inc(len(rows))
+
+    @property
+    def _may_publish(self) -> bool:
+        left = self._reserved_version - self.publisher.snapshot.version
+        return left > _VERSION_RESERVE
+
+    def _publish_if_due(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if not (self._dirty and self._may_publish and now >= self._next_publish):
+            return
+        self._dirty = False
+        changes = self.pipeline.take_changes()
+        if not changes:
+            return
+        self._published.append(
+            self.publisher.publish(
+                created_s=self._now_s(),
+                kappas=changes.kappas,
+                removed=changes.removed,
+                services=changes.services,
+                partitions=changes.partitions,
+            )
+        )
+        self._next_publish = now + self._config.publish_interval_s
+        self._metrics.publications.inc()
+
+    async def _record(self, *, flush: bool = False) -> None:
+        published, self._published = self._published, []
+        events, self._events = self._events, []
+        version, now_s = self.publisher.snapshot.version, self._now_s()
+        points = self._history.due(None, version=version, now_s=now_s, flush=flush)
+        for delta in published:
+            points += self._history.due(delta, version=delta.version, now_s=now_s, flush=flush)
+        if not points and not events:
+            return
+        for event in events:
+            self._metrics.drifts.labels(event.kind).inc()
+            _log.info(
+                "drift ended" if event.ended_s is not None else "drift",
+                kind=event.kind,
+                model=event.model,
+                language=event.language,
+                before=event.before,
+                after=event.after,
+            )
+
+        def save() -> None:
+            self._worker.store.append_kappa_points(points)
+            for event in events:
+                self._worker.store.save_drift(event)
+
+        # The worker has logged and counted it; history is worth less than the completions.
+        with contextlib.suppress(StoreError):
+            await self._worker.write(save)
+
+    def _checkpoint_at(self) -> float:
+        if self._worker.error:
+            # It is the probe, too, that finds out that a store works again.
+            return self._tried_checkpoint + _STORE_RETRY_S
+        if self._n_since_checkpoint >= self._config.checkpoint_completions:
+            return 0.0
+        left = self._reserved_version - self.publisher.snapshot.version
+        if left < VERSION_BLOCK // 2:
+            return 0.0
+        if self._n_since_checkpoint:
+            return self._tried_checkpoint + self._config.checkpoint_interval_s
+        return math.inf
+
+    async def _checkpoint_if_due(self) -> None:
+        if asyncio.get_running_loop().time() >= self._checkpoint_at():
+            await self.checkpoint(self.publisher.snapshot.version + VERSION_BLOCK)
+
+    async def checkpoint(self, version: int) -> bool:
+        """Save the state, and promise that versions up to ``version`` may have been used.
+
+        Returns
+        -------
+        bool
+            False if the store failed; it is tried again soon.
+        """
+        self._tried_checkpoint = asyncio.get_running_loop().time()
+        row_id, now_s = self._learned_row_id, self._now_s()
+
+        def save() -> None:
+            # In the store's thread: 5,000 keys take longer than the event loop may be held, and
+            # nothing is learned meanwhile, since the learner's task waits here.
+            self._worker.store.save_checkpoint(
+                Checkpoint(
+                    row_id=row_id,
+                    state=self.pipeline.state(),
+                    snapshot_version=version,
+                    created_s=now_s,
+                )
+            )
+
+        try:
+            await self._worker.write(save)
+        except StoreError:
+            return False
+        self._reserved_version = version
+        self._n_since_checkpoint = 0
+        self._metrics.checkpoints.inc()
+        return True
+
+    async def _finish(self) -> None:
+        await self._record(flush=True)
+        # The exact version: nothing is published after this.
+        if await self.checkpoint(self.publisher.snapshot.version):
+            _log.info("drained", row_id=self._learned_row_id)
+
+
+def _acknowledge(group: list[Report], duplicates: Sequence[int], too_old: Sequence[int]) -> None:
+    known, old = set(duplicates), set(too_old)
+    offset = 0
+    for report in group:
+        n = len(report.completions)
+        here = range(offset, offset + n)
+        n_known = sum(i in known for i in here) if known else 0
+        stale = tuple(i - offset for i in here if i in old) if old else ()
+        if not report.done.done():  # the caller may have gone; its rows are kept all the same
+            report.done.set_result(
+                ReportResult(
+                    accepted_count=n - n_known - len(stale),
+                    duplicate_count=n_known,
+                    too_old_indices=stale,
+                )
+            )
+        offset += n

@@ -1,0 +1,140 @@
+"""Checks that every request passes before anything is done with it."""
+
+import math
+from typing import Final
+
+from estimator.core.observation import MAX_AUDIO_S, MAX_NAME_LENGTH
+from estimator.runtime.errors import FieldViolation, InvalidRequestError
+from protos.kappad.estimator.v1 import estimator_pb2 as pb
+
+__all__ = [
+    "check_batch",
+    "check_client",
+    "check_inputs",
+    "check_mode_request",
+    "check_watch",
+    "page_size_of",
+]
+
+MAX_TEXT_LENGTH: Final = 256
+MAX_WATCHED_MODELS: Final = 64
+DEFAULT_PAGE: Final = 100
+MAX_PAGE: Final = 1000
+_NAMES: Final = ("client_id", "model_id", "policy", "applied_instance_id")
+_TEXTS: Final = ("client_version", "engine_version", "reject_reason", "mode_reason")
+# Enough to see what is wrong without an answer as long as the question.
+_MAX_VIOLATIONS: Final = 10
+
+
+def _too_long(field: str, value: str, limit: int) -> FieldViolation | None:
+    if len(value) <= limit:
+        return None
+    return field, f"has {len(value)} characters, the limit is {limit}; shorten it"
+
+
+def _raise_if(violations: list[FieldViolation]) -> None:
+    if violations:
+        raise InvalidRequestError(violations[:_MAX_VIOLATIONS])
+
+
+def check_batch(field: str, count: int, *, least: int, most: int) -> None:
+    """Refuse a batch that is too short or too long."""
+    if not least <= count <= most:
+        raise InvalidRequestError(
+            [(field, f"has {count} items, the limits are {least} to {most}; split the batch")],
+            reason="BATCH_SIZE",
+        )
+
+
+def check_client(status: pb.ClientStatus) -> None:
+    """Refuse a client that does not say who it is, or says too much."""
+    violations: list[FieldViolation] = []
+    if not status.client_id:
+        violations.append(("client.client_id", "is empty; send pod, rank and boot uuid"))
+    for names, limit in ((_NAMES, MAX_NAME_LENGTH), (_TEXTS, MAX_TEXT_LENGTH)):
+        for name in names:
+            found = _too_long(f"client.{name}", getattr(status, name), limit)
+            if found is not None:
+                violations.append(found)
+    _raise_if(violations)
+
+
+def check_watch(request: pb.WatchParametersRequest) -> None:
+    """Refuse a watch without a name, or of too much."""
+    violations: list[FieldViolation] = []
+    if not request.client_id:
+        violations.append(("client_id", "is empty; send pod, rank and boot uuid"))
+    if len(request.model_ids) > MAX_WATCHED_MODELS:
+        found_count, limit = len(request.model_ids), MAX_WATCHED_MODELS
+        text = f"has {found_count} items, the limit is {limit}; name none for all models"
+        violations.append(("model_ids", text))
+    named = [("client_id", request.client_id), ("instance_id", request.instance_id)]
+    named += [(f"model_ids[{i}]", name) for i, name in enumerate(request.model_ids)]
+    for field, value in named:
+        found = _too_long(field, value, MAX_NAME_LENGTH)
+        if found is not None:
+            violations.append(found)
+    _raise_if(violations)
+
+
+def check_mode_request(request: pb.SetModeRequest) -> None:
+    """Refuse texts that are too long to record."""
+    found = [
+        _too_long("reason", request.reason, MAX_TEXT_LENGTH),
+        _too_long("request_id", request.request_id, MAX_NAME_LENGTH),
+    ]
+    _raise_if([item for item in found if item is not None])
+
+
+def check_inputs(request: pb.BatchPredictRequest) -> None:
+    """Refuse inputs without meaning: one pass, since it is paid for every row."""
+    violations: list[FieldViolation] = []
+    for index, row in enumerate(request.inputs):
+        # Absent numbers read as 0, which these comparisons must let pass.
+        audio_s = row.audio_seconds
+        if (
+            0.0 <= audio_s <= MAX_AUDIO_S
+            and row.prompt_token_count >= 0
+            and row.max_token_count >= 0
+            and len(row.model_id) <= MAX_NAME_LENGTH
+            and len(row.task) <= MAX_NAME_LENGTH
+            and len(row.language) <= MAX_NAME_LENGTH
+            and (audio_s or not row.HasField("audio_seconds"))
+            and (row.max_token_count or not row.HasField("max_token_count"))
+        ):
+            continue
+        violations.append(_input_violation(index, row))
+        if len(violations) >= _MAX_VIOLATIONS:
+            break
+    _raise_if(violations)
+
+
+def _input_violation(index: int, row: pb.PredictionInput) -> FieldViolation:
+    where = f"inputs[{index}]"
+    for name in ("model_id", "task", "language"):
+        found = _too_long(f"{where}.{name}", getattr(row, name), MAX_NAME_LENGTH)
+        if found is not None:
+            return found
+    seconds = row.audio_seconds
+    if not (math.isfinite(seconds) and 0.0 < seconds <= MAX_AUDIO_S) and row.HasField(
+        "audio_seconds"
+    ):
+        return (
+            f"{where}.audio_seconds",
+            f"is {seconds}, the limits are above 0 to {MAX_AUDIO_S:g}; leave it out if unknown",
+        )
+    if row.prompt_token_count < 0:
+        return f"{where}.prompt_token_count", f"is {row.prompt_token_count}; it must be >= 0"
+    return (
+        f"{where}.max_token_count",
+        f"is {row.max_token_count}; it must be >= 1, leave it out for the model's own limit",
+    )
+
+
+def page_size_of(requested: int) -> int:
+    """Give the page size: 0 is the default, above the maximum is clipped, negative refused."""
+    if requested < 0:
+        raise InvalidRequestError(
+            [("page_size", f"is {requested}; it must be 0 (for {DEFAULT_PAGE}) to {MAX_PAGE}")]
+        )
+    return min(requested or DEFAULT_PAGE, MAX_PAGE)

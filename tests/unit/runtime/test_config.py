@@ -1,0 +1,93 @@
+"""Where settings come from, and what a bad one is answered with."""
+
+from pathlib import Path
+
+import pytest
+
+from estimator.runtime.config import ConfigError, ServeConfig, load_config
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ServeConfig.model_fields:
+        monkeypatch.delenv(f"KAPPAD_SERVE_{name.upper()}", raising=False)
+
+
+def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kappad.toml"
+    file.write_text('mode = "on"\nphi = 0.1\nbatch_limit = 7\n')
+    monkeypatch.setenv("KAPPAD_SERVE_PHI", "0.2")
+    monkeypatch.setenv("KAPPAD_SERVE_BATCH_LIMIT", "8")
+    config = load_config(config_file=file, flags={"batch_limit": 9, "http": None})
+    assert (config.batch_limit, config.phi, config.mode) == (9, 0.2, "on")
+    assert config.policy == "sjf"
+    assert config.settings().mode == "on"
+
+
+def test_a_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "kappad.toml"
+    file.write_text("phi = 0.11\n")
+    monkeypatch.setenv("KAPPAD_SERVE_CONFIG", str(file))
+    assert load_config().phi == 0.11
+
+
+def test_a_guard_can_be_switched_off_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAPPAD_SERVE_GUARD_S", "off")
+    assert load_config().guard_s is None
+    monkeypatch.setenv("KAPPAD_SERVE_GUARD_S", "30")
+    assert load_config().guard_s == 30.0
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"phi": 1.0}, ("phi=1.0", "less than 1", "KAPPAD_SERVE_PHI")),
+        ({"prior_kappa": float("nan")}, ("prior_kappa=nan", "KAPPAD_SERVE_PRIOR_KAPPA")),
+        ({"mode": "maybe"}, ("mode='maybe'", "'shadow'")),
+        ({"batch_limit": 0}, ("batch_limit=0", "greater than or equal to 1")),
+        ({"no_such": 1}, ("no_such is no setting", "phi")),
+        ({"backlog_limit": 10}, ("backlog_limit=10", "batch_limit=1024", "raise it")),
+        ({"listen": "unix:run/k.sock"}, ("absolute", "unix:///")),
+        ({"listen": "unix:///" + "x" * 120}, ("121 bytes", "107", "shorter")),
+        ({"listen": "unix:///run/"}, ("names no file",)),
+        ({"listen": "0.0.0.0:50051"}, ("0.0.0.0:50051", "other machines", "allow_remote")),
+        ({"http": "example.org:9464"}, ("http=", "allow_remote")),
+        ({"http": "9464"}, ("host:port",)),
+        ({"http": "127.0.0.1:70000"}, ("65535",)),
+        ({"http": "::1:9464"}, ("brackets",)),
+    ],
+)
+def test_a_bad_value_is_named_with_its_limit_and_remedy(
+    flags: dict[str, object], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(flags=flags)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_several_bad_values_are_all_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(flags={"phi": 2.0, "burst_requests": -1.0})
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_remote_address_is_taken_when_asked_for() -> None:
+    config = load_config(flags={"listen": "0.0.0.0:50051", "allow_remote": True})
+    assert config.listen == "0.0.0.0:50051"
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:1", "[::1]:2", "unix:/run/k.sock"])
+def test_local_addresses_are_taken(listen: str) -> None:
+    assert load_config(flags={"listen": listen}).listen == listen
+
+
+def test_a_file_that_is_absent_or_no_toml_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.toml"):
+        load_config(config_file=tmp_path / "absent.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("phi = = 1")
+    with pytest.raises(ConfigError, match=r"broken\.toml.*TOML"):
+        load_config(config_file=broken)
