@@ -1,0 +1,294 @@
+"""kappad's part of one engine: requests, estimates, the mode in force, reports.
+
+Everything here runs on the engine's thread, between or beside vLLM's own steps: no RPC, no file,
+no lock, no unbounded loop. Imports neither vLLM nor grpc; the link is given.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from sched_client.completion import CompletionReport, EngineStatus
+from sched_client.model import PolicyParameters, Snapshot, evaluate, policy_parameters
+from sched_client.options import ClientOptions
+from sched_client.policies import POLICY_NAMES, create_policy
+from sched_client.policies.base import WaitingEntry
+from sched_client.vllm.features import FeatureReader
+from sched_client.vllm.mode import Decision, decide
+from sched_client.vllm.queue import KappadQueue
+from sched_client.vllm.tracker import Record, Tracker
+
+logger = logging.getLogger("kappad")
+
+# A waiting request is given a new estimate when it moves by this much; less cannot be worth it.
+REVISION_RATIO: Final = 0.05
+# Seconds a step that new estimates of waiting requests may take.
+REVISION_BUDGET_S: Final = 200e-6
+_MAX_REASON: Final = 200
+
+
+class LinkLike(Protocol):
+    """What is used of `sched_client.transport.link.Link`."""
+
+    status: EngineStatus
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest valid snapshot."""
+
+    @property
+    def stale_since_s(self) -> float | None:
+        """Monotonic seconds of the last sign of the sidecar while it is silent, else None."""
+
+    @property
+    def kill_switch(self) -> bool:
+        """Whether the file named ``off`` is there."""
+
+    def report(self, report: CompletionReport) -> None:
+        """Take a report; never waits."""
+
+    def close(self) -> None:
+        """Stop the background thread."""
+
+
+class EngineClient:
+    """What one scheduler calls at each of its hooks.
+
+    Parameters
+    ----------
+    options : ClientOptions
+        The engine's options.
+    link : LinkLike
+        The way to the sidecar.
+    reader : FeatureReader
+        Reads requests.
+    new_queue : callable
+        Makes the queue for its owner, this client.
+    clock : callable
+        Monotonic seconds.
+
+    Attributes
+    ----------
+    queue : KappadQueue
+        What takes the place of ``Scheduler.waiting``.
+    decision : Decision
+        The mode in force, and why.
+    failures : int
+        Exceptions of our own since boot.
+    """
+
+    def __init__(
+        self,
+        *,
+        options: ClientOptions,
+        link: LinkLike,
+        reader: FeatureReader,
+        new_queue: Callable[["EngineClient"], KappadQueue],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options
+        self.link = link
+        self.reader = reader
+        self.clock = clock
+        self.tracker = Tracker()
+        self.failures = 0
+        self.failure = ""
+        self.snapshot = link.snapshot
+        self.decision = Decision("off", "fcfs")
+        self.queue = new_queue(self)
+        self._parameters = PolicyParameters()
+        self._signals: tuple[bool, bool] | None = None
+        self._pending: list[Record] = []
+
+    # -- the scheduler's hooks ----------------------------------------------------------------
+
+    def begin_step(self) -> None:
+        """Freeze time, snapshot and mode for one ``schedule()``."""
+        if self.failure:
+            return
+        now_s = self.clock()
+        self.queue.begin_step(now_s)
+        self.tracker.advance(now_s)
+        link = self.link
+        since_s = link.stale_since_s
+        stale = since_s is not None and now_s - since_s > self.options.stale_fcfs_after_s
+        signals = (link.kill_switch, stale)
+        snapshot = link.snapshot
+        if snapshot is not self.snapshot or signals != self._signals:
+            self._adapt(snapshot, signals, None if since_s is None else now_s - since_s)
+        if self._pending:
+            self._revise_some()
+
+    def end_step(self, output: Any, running: int) -> None:
+        """Note who was admitted; say how the engine is.
+
+        Parameters
+        ----------
+        output : vllm.v1.core.sched.output.SchedulerOutput
+            Any: vLLM is not imported here.
+        running : int
+            Running requests after the step.
+        """
+        if not self.failure:
+            tracker, now_s = self.tracker, self.queue.now_s
+            tracker.advance(now_s, running)
+            for admitted in output.scheduled_new_reqs:
+                tracker.admit(admitted.req_id, now_s)
+        self.link.status = self._status(running)
+
+    def arrive(self, request: Any) -> None:
+        """Stamp a request that the scheduler sees for the first time."""
+        if not self.failure:
+            self.tracker.arrive(request, self.clock())
+
+    def finish(self, request: Any) -> None:
+        """Report a request that ended, however it did."""
+        if self.failure:
+            return
+        report = self.tracker.finish(request, self.clock(), time.time())
+        if report is not None and self.decision.reports:
+            self.link.report(report)
+
+    def fail(self, error: Exception) -> None:
+        """Give everything back to vLLM; never raises."""
+        self.queue.fail(error)
+
+    def close(self) -> None:
+        """Stop the link."""
+        self.link.close()
+
+    # -- the queue's owner --------------------------------------------------------------------
+
+    def note_waiting(self, request: Any) -> None:
+        """Give a session that waits for its next turn a new place in time."""
+        record = self.tracker.records.get(request.request_id)
+        if record is not None and record.admitted_s is not None:
+            self.tracker.come_again(record, self.clock())
+
+    def record_of(self, request: Any) -> Record:
+        """Give the record of a request, with features, estimate and entry."""
+        record = self.tracker.records.get(request.request_id)
+        if record is None:
+            record = self.tracker.arrive(request, self.clock())
+        reading = record.reading
+        if reading is None:
+            reading = record.reading = self.reader.read(request)
+            if self.options.trust_hints and reading.hints.group:
+                self.tracker.join(record, f"hint:{reading.hints.group}")
+            record.entry = None
+        if record.entry is None:
+            snapshot = self.snapshot
+            estimate = record.estimate = evaluate(snapshot, reading.ordering)
+            record.checked_version = snapshot.version
+            tier = reading.hints.tier if self.options.trust_hints else None
+            record.entry = WaitingEntry(
+                request.request_id,
+                record.enqueued_s,
+                estimate.service_s,
+                estimate.tokens,
+                estimate.queue_id,
+                self.tracker.group_id(record),
+                request.priority if tier is None else tier,
+            )
+        return record
+
+    def revised(self, record: Record) -> WaitingEntry | None:
+        """Give a new entry if the newest snapshot moves the estimate by `REVISION_RATIO`."""
+        snapshot = self.snapshot
+        if record.checked_version == snapshot.version:
+            return None
+        record.checked_version = snapshot.version
+        old, reading, entry = record.estimate, record.reading, record.entry
+        if old is None or reading is None or entry is None:
+            return None
+        new = evaluate(snapshot, reading.ordering)
+        if (
+            abs(new.service_s - old.service_s) < REVISION_RATIO * old.service_s
+            and abs(new.tokens - old.tokens) < REVISION_RATIO * old.tokens
+            and new.queue_id == old.queue_id
+        ):
+            return None
+        record.estimate = new
+        return WaitingEntry(
+            entry.request_id,
+            entry.enqueued_s,
+            new.service_s,
+            new.tokens,
+            new.queue_id,
+            entry.group_id,
+            entry.priority,
+        )
+
+    def on_failure(self, error: Exception) -> None:
+        """Count a failure of our own, log it once, and stand aside."""
+        self.failures += 1
+        self.failure = f"{type(error).__name__}: {error}"[:_MAX_REASON]
+        self._pending = []
+        self.decision = decide(
+            self.options, self.snapshot, policies=POLICY_NAMES, failure=self.failure
+        )
+        logger.error(
+            "kappad failed and gave every waiting request back to vLLM's own order", exc_info=error
+        )
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _adapt(
+        self, snapshot: Snapshot, signals: tuple[bool, bool], stale_for_s: float | None
+    ) -> None:
+        """Follow a new snapshot, a kill switch or a silence."""
+        newer = snapshot is not self.snapshot
+        model = self.reader.model
+        self.snapshot, self._signals = snapshot, signals
+        self.reader.mean_audio_s = snapshot.service_of(model).mean_audio_s
+        before, now = (
+            self.decision,
+            decide(
+                self.options,
+                snapshot,
+                policies=POLICY_NAMES,
+                kill_switch=signals[0],
+                stale_for_s=stale_for_s,
+            ),
+        )
+        parameters = policy_parameters(snapshot, model)
+        if (before.mode, before.policy) != (now.mode, now.policy):
+            policy = None if now.mode == "off" else create_policy(now.policy, parameters)
+            self.queue.switch(now.mode, policy, parameters)
+            logger.info(
+                "kappad: mode %s, policy %s%s",
+                now.mode,
+                now.policy,
+                f" ({now.reason})" if now.reason else "",
+            )
+        elif parameters != self._parameters:
+            self.queue.settle(parameters)
+        self._parameters = parameters
+        if self.failure:
+            return
+        self.decision = now
+        if newer:
+            self._pending = self.queue.records()
+
+    def _revise_some(self) -> None:
+        """Give waiting requests new estimates until the step's share of time is used up."""
+        clock, queue, pending = self.clock, self.queue, self._pending
+        until_s = clock() + REVISION_BUDGET_S
+        while pending and clock() < until_s:
+            queue.revise(pending.pop())
+        if not pending:
+            queue.settle(self._parameters)
+
+    def _status(self, running: int) -> EngineStatus:
+        decision, queue = self.decision, self.queue
+        return EngineStatus(
+            decision.mode,
+            decision.reason,
+            decision.policy,
+            len(queue),
+            running,
+            self.tracker.admitted,
+            queue.reordered,
+            self.failures,
+        )

@@ -1,0 +1,181 @@
+"""What is remembered of each request between its arrival and its end.
+
+Own timestamps, because vLLM's events are drained by the end; a running integral, so that the mean
+concurrency of a residence costs one subtraction.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sched_client.completion import CompletionReport
+from sched_client.model import Estimate
+from sched_client.policies.base import WaitingEntry
+from sched_client.vllm.features import Reading, piece_prefix
+
+# vLLM's names of finished states (v1/request.py). A detected repetition loop was cut, as a length
+# cap cuts: its tokens are a lower bound.
+_REASONS: Final[Mapping[str, str]] = {
+    "FINISHED_STOPPED": "stop",
+    "FINISHED_LENGTH_CAPPED": "length",
+    "FINISHED_REPETITION": "length",
+    "FINISHED_ABORTED": "aborted",
+    "FINISHED_IGNORED": "error",
+    "FINISHED_ERROR": "error",
+}
+# Files whose pieces may still be coming; the oldest is forgotten beyond this.
+_MAX_GROUPS: Final = 4096
+
+
+class Record:
+    """One request, from its arrival to its end."""
+
+    __slots__ = (
+        "admitted_integral",
+        "admitted_s",
+        "checked_version",
+        "enqueued_s",
+        "entry",
+        "estimate",
+        "group",
+        "prefill",
+        "reading",
+        "request",
+        "sequence",
+    )
+
+    def __init__(self, request: Any, enqueued_s: float, sequence: int) -> None:
+        self.request = request
+        self.enqueued_s = enqueued_s
+        self.sequence = sequence
+        self.reading: Reading | None = None
+        self.estimate: Estimate | None = None
+        self.entry: WaitingEntry | None = None
+        self.checked_version = -1
+        self.admitted_s: float | None = None
+        self.admitted_integral = 0.0
+        self.prefill: Any = None  # Any: vLLM's PrefillStats, filled in later by vLLM
+        self.group = ""
+
+
+class Tracker:
+    """The requests between arrival and end, and the engine's running integral.
+
+    Attributes
+    ----------
+    records : dict of str to Record
+        By request id.
+    admitted : int
+        First admissions since boot.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        self.admitted = 0
+        self._sequence = 0
+        self._integral = 0.0
+        self._integral_s: float | None = None
+        self._running = 0
+        self._counter = 0
+        self._groups: OrderedDict[str, int] = OrderedDict()
+
+    def arrive(self, request: Any, now_s: float) -> Record:
+        """Start to remember a request, or give the record that there is."""
+        record = self.records.get(request.request_id)
+        if record is None:
+            self._sequence += 1
+            record = Record(request, now_s, self._sequence)
+            record.group = self._group(request)
+            self.records[request.request_id] = record
+        return record
+
+    def come_again(self, record: Record, now_s: float) -> None:
+        """Give a session that waits for its next turn a new place in time."""
+        self._sequence += 1
+        record.sequence = self._sequence
+        record.enqueued_s = now_s
+        record.reading = None
+
+    def _group(self, request: Any) -> str:
+        """Name the file a request may be a piece of; it counts once it has two members."""
+        prefix = piece_prefix(request.request_id)
+        if not prefix:
+            return ""
+        group = f"{prefix}@{request.arrival_time}"
+        self._count(group)
+        return group
+
+    def _count(self, group: str) -> None:
+        groups = self._groups
+        groups[group] = groups.get(group, 0) + 1
+        if len(groups) > _MAX_GROUPS:
+            groups.popitem(last=False)
+
+    def join(self, record: Record, group: str) -> None:
+        """Put a request into a group that its caller named."""
+        record.group = group
+        self._count(group)
+
+    def group_id(self, record: Record) -> str:
+        """Give the id of the file a request is a piece of, empty while it is the only one."""
+        return record.group if self._groups.get(record.group, 0) > 1 else ""
+
+    def advance(self, now_s: float, running: int | None = None) -> None:
+        """Add to the integral of running requests over time.
+
+        Parameters
+        ----------
+        now_s : float
+            Monotonic seconds.
+        running : int, optional
+            The number of running requests from now on; unchanged by default.
+        """
+        if self._integral_s is not None and now_s > self._integral_s:
+            self._integral += self._running * (now_s - self._integral_s)
+        self._integral_s = now_s
+        if running is not None:
+            self._running = running
+
+    def admit(self, request_id: str, now_s: float) -> None:
+        """Note a first admission; a later one, after a preemption, changes nothing."""
+        record = self.records.get(request_id)
+        if record is not None and record.admitted_s is None:
+            self.admitted += 1
+            record.admitted_s = now_s
+            record.admitted_integral = self._integral
+            record.prefill = getattr(record.request, "prefill_stats", None)
+
+    def finish(self, request: Any, now_s: float, unix_s: float) -> CompletionReport | None:
+        """Forget a request and give its report; None for one never seen or read."""
+        record = self.records.pop(request.request_id, None)
+        if record is None or record.reading is None:
+            return None
+        self._counter += 1
+        wait_s, service_s, concurrency = now_s - record.enqueued_s, 0.0, 0.0
+        if record.admitted_s is not None:
+            self.advance(now_s)
+            wait_s = record.admitted_s - record.enqueued_s
+            service_s = now_s - record.admitted_s
+            concurrency = float(self._running)
+            if service_s > 0.0:
+                concurrency = (self._integral - record.admitted_integral) / service_s
+        estimate, hints = record.estimate, record.reading.hints
+        return CompletionReport(
+            counter=self._counter,
+            features=record.reading.features,
+            output_tokens=request.num_output_tokens,
+            finish_reason=_REASONS.get(request.status.name, "error"),
+            finished_s=unix_s,
+            cached_prompt_tokens=getattr(record.prefill, "num_cached_tokens", 0) or 0,
+            wait_s=max(wait_s, 0.0),
+            service_s=max(service_s, 0.0),
+            concurrency=concurrency,
+            preemptions=request.num_preemptions,
+            predicted_tokens=estimate.tokens if estimate else 0.0,
+            snapshot_version=estimate.snapshot_version if estimate else 0,
+            request_id=request.request_id,
+            group_id=self.group_id(record),
+            request_type=hints.request_type,
+            queue_id=estimate.queue_id if estimate else "",
+            priority=request.priority,
+        )

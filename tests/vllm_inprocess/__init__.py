@@ -1,0 +1,1 @@
+"""Tests that run inside vLLM's own interpreter, against its real scheduler, without a model."""
