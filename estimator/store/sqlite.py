@@ -67,9 +67,9 @@ class SqliteStore(SqliteHistory):
         Rows retained, ≥ 1.
     synchronous : {"NORMAL", "FULL"}
         An acknowledged completion survives the death of the process with either. A power
-        failure may take the completions since the last sync of the log with NORMAL (the last
-        few thousand, never a part of a batch, never older ones), none with FULL, which costs
-        one sync of the disk for each append. Switches of the mode are always synced.
+        failure may take those since the last sync of the log with NORMAL (as a rule the last
+        30 s, never a part of a batch, never older ones), none with FULL, which costs one sync
+        of the disk for each append. Switches of the mode are always synced. docs/store.md.
     now_s : callable
         Unix time; an end that lies after it does not move the retention horizon.
     lock : StoreLock, optional
@@ -159,13 +159,9 @@ class SqliteStore(SqliteHistory):
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._reading() as connection:
-            try:
-                with transaction(connection):
-                    yield connection
-                    self._labels.write(connection)
-            except BaseException:
-                self._labels.rolled_back()
-                raise
+            with transaction(connection):
+                yield connection
+                self._labels.write(connection)
             self._labels.committed()
 
     def append(self, completions: Sequence[Completion]) -> AppendResult:

@@ -86,15 +86,7 @@ class Labels(dict[str, Code]):
             connection.executemany("INSERT INTO label VALUES (?, ?)", self._pending)
 
     def committed(self) -> None:
-        """Keep the new labels."""
-        self._pending.clear()
-
-    def rolled_back(self) -> None:
-        """Forget the new labels, whose rows were not written."""
-        for number, text in self._pending:
-            del self[text]
-            del self._texts[number]
-        self._next -= len(self._pending)
+        """Take the new labels as written; before that, each transaction writes them again."""
         self._pending.clear()
 
 

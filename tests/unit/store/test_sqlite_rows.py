@@ -42,14 +42,19 @@ def test_labels_are_read_back(connection: sqlite3.Connection) -> None:
     assert again["de"] == 2
 
 
-def test_labels_of_a_failed_transaction_are_given_anew(connection: sqlite3.Connection) -> None:
+def test_labels_of_a_failed_transaction_are_written_by_the_next(
+    connection: sqlite3.Connection,
+) -> None:
     labels = Labels(connection)
+    connection.execute("BEGIN")
     assert labels["en"] == 1
-    labels.committed()
-    assert labels["gone"] == 2
-    labels.rolled_back()
-    assert "gone" not in labels
+    labels.write(connection)
+    connection.execute("ROLLBACK")
     assert labels["de"] == 2
+    labels.write(connection)
+    labels.committed()
+    labels.write(connection)
+    assert Labels(connection) == {"en": 1, "de": 2}
 
 
 def test_beyond_the_limit_a_name_stands_for_itself(connection: sqlite3.Connection) -> None:
