@@ -1,7 +1,7 @@
 """Drift events, and the detector that raises them."""
 
-# ruff: noqa: SLF001 - river offers no state of its own; `LevelWatch.state` reads PageHinkley's
-# fields as of 0.22 to 0.26, and the round trip in tests/unit/core/test_drift.py fails if they move.
+# ruff: noqa: SLF001 - river offers no state of its own; `LevelWatch.state` reads the fields of its
+# PageHinkley as of 0.26, and the round trip in tests/unit/core/test_drift.py fails if they move.
 
 import math
 from collections.abc import Sequence
