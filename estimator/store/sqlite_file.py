@@ -35,6 +35,9 @@ _APPLICATION_ID: Final = 0x6B617070
 _CHECKED_BYTES: Final = 32 * 2**20
 # A person with a database tool may hold the file for a moment; longer is an error to report.
 _BUSY_TIMEOUT_S: Final = 2.0
+_TABLES: Final = frozenset(
+    {"meta", "label", "completion", "kappa_point", "drift_event", "mode_change", "checkpoint"}
+)
 _CACHE_KIB: Final = 8192
 _WAL_LIMIT_BYTES: Final = 64 * 2**20
 _UNUSABLE_CODES: Final = frozenset(
@@ -186,7 +189,7 @@ def connect(path: Path, *, synchronous: Synchronous) -> sqlite3.Connection:
 def _refuse_unusable(connection: sqlite3.Connection, path: Path) -> None:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables: int = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     if tables and application != _APPLICATION_ID:
         # Not ours to rename: refuse, whatever its version says.
         raise StoreError(f"store {path} is another program's database; choose another --state-dir")
@@ -195,6 +198,9 @@ def _refuse_unusable(connection: sqlite3.Connection, path: Path) -> None:
         raise UnusableStoreError(
             f"store {path} has schema {version}, this program knows up to {newest}"
         )
+    if version and not tables.issuperset(_TABLES):
+        missing = ", ".join(sorted(_TABLES - tables))
+        raise UnusableStoreError(f"store {path} is damaged: it lacks {missing}")
     if path.stat().st_size <= _CHECKED_BYTES:
         found: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":

@@ -150,6 +150,12 @@ def test_a_damaged_page_found_in_use_is_set_aside_at_the_next_start(
     assert_set_aside(path, "damage was found in it while it was in use")
 
 
+def test_a_store_that_lacks_a_table_is_set_aside(path: Path) -> None:
+    filled(path)
+    execute(path, "DROP TABLE checkpoint")
+    assert_set_aside(path, "it lacks checkpoint")
+
+
 def damage(path: Path) -> None:
     with path.open("r+b") as file:
         size = path.stat().st_size
