@@ -79,6 +79,19 @@ class Child:
         """Tell whether the process is gone."""
         return self._process.poll() is not None
 
+    def usage(self) -> tuple[float, float]:
+        """Give the group's processor seconds so far and its resident MiB now."""
+        ticks = pages = 0
+        for entry in Path("/proc").iterdir():
+            # OSError: it ended meanwhile.
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and os.getpgid(int(entry.name)) == self.group_id:
+                    # The name in parentheses may hold spaces; fields count from it (proc(5)).
+                    stat = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                    ticks += int(stat[11]) + int(stat[12])
+                    pages += int(stat[21])
+        return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
     def signal(self, number: int) -> None:
         """Send a signal to the whole group; a group that is gone is no error."""
         with contextlib.suppress(ProcessLookupError):
@@ -249,7 +262,8 @@ def vllm_command(
 def vllm_environment(**kappad: str) -> dict[str, str]:
     """Give the environment variables for a CPU vLLM, ``target="…"`` becoming ``KAPPAD_TARGET``."""
     given = {f"KAPPAD_{name.upper()}": value for name, value in kappad.items()}
-    return {**_VLLM_ENVIRONMENT, **given}
+    # A vLLM that the user named need not have kappad installed, only grpcio and protobuf.
+    return {**_VLLM_ENVIRONMENT, **given, "PYTHONPATH": str(_REPOSITORY)}
 
 
 def sidecar_command(socket_path: Path, state_dir: Path, http_port: int) -> list[str]:
