@@ -135,8 +135,8 @@ def _show_history(points: "list[KappaPoint]", *, as_json: bool) -> None:
         last = one[-1]
         values = [point.kappa_tokens_per_s for point in one]
         say(
-            f"{key_name(key)}: κ {last.kappa_tokens_per_s:.3f} tokens/s + "
-            f"{last.intercept_tokens:.1f} tokens, {last.sample_count:,} samples"
+            f"{key_name(key)}: κ {last.kappa_tokens_per_s:.3f} tokens/s, "
+            f"{last.intercept_tokens:+.1f} tokens, {last.sample_count:,} samples"
         )
         say(draw([point.recorded_s for point in one], values))
         say(f"{'':>9}{at(one[0].recorded_s)} to {at(last.recorded_s)}")

@@ -90,7 +90,8 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         warn("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # Outside its standalone mode, typer exits for a closed pipe only.
         return _leave_pipe()
     except Exception as error:
         if os.environ.get("KAPPAD_DEBUG"):
@@ -115,7 +116,9 @@ def _usage(error: BaseException) -> int:
 
 def _leave_pipe() -> int:
     """Keep the interpreter from failing on its last flush; nobody reads any more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
     return EXIT_BROKEN_PIPE
 
 

@@ -45,14 +45,17 @@ def mode_get(
                 "mode_reason": one.mode_reason,
             }
             for one in answer.clients
+            if one.effective_mode is not None  # tools have none
         ]
         version = answer.snapshot_version
         say_json({"mode": answer.settings.mode, "snapshot_version": version, "clients": engines})
         return
     say(answer.settings.mode)
     for one in answer.clients:
+        if one.effective_mode is None:  # a tool
+            continue
         why = f" ({printable(one.mode_reason)})" if one.mode_reason else ""
-        say(f"  {printable(one.client_id)}: {one.effective_mode or 'not told'}{why}")
+        say(f"  {printable(one.client_id)}: {one.effective_mode}{why}")
 
 
 @app.command("set")

@@ -134,10 +134,15 @@ def _show(answer: "Status", *, now_s: float) -> None:
         say()
         _show_services(answer)
     say()
-    if not answer.clients:
+    # Tools that teach report, too, but order no queue and so have no mode.
+    engines = [one for one in answer.clients if one.effective_mode is not None]
+    for one in engines:
+        _show_engine(one, _lag(answer, one), now_s=now_s)
+    if not engines:
         say("no engine has reported yet; docs/vllm.md tells how to connect one")
-        return
-    _show_clients(answer, now_s=now_s)
+    for one in answer.clients:
+        if one.effective_mode is None:
+            say(f"tool {p(one.client_id)} · heard {span(now_s - one.reported_s)} ago")
 
 
 def _show_services(answer: "Status") -> None:
@@ -158,33 +163,21 @@ def _show_services(answer: "Status") -> None:
     )
 
 
-def _show_clients(answer: "Status", *, now_s: float) -> None:
-    header = ("engine", "model", "mode", "policy", "version", "behind", "waiting", "running",
-              "admitted", "reordered", "failures", "dropped", "heard")  # fmt: skip
-    say_table(
-        header,
-        [
-            (
-                one.client_id,
-                one.model,
-                one.effective_mode,
-                one.policy,
-                one.applied_version,
-                _lag(answer, one),
-                one.waiting,
-                one.running,
-                one.admitted,
-                one.reordered,
-                one.failures,
-                one.dropped_reports,
-                f"{span(now_s - one.reported_s)} ago{'' if one.watching else ', not watching'}",
-            )
-            for one in answer.clients
-        ],
+def _show_engine(one: "EngineClient", lag: int | None, *, now_s: float) -> None:
+    heard = f"heard {span(now_s - one.reported_s)} ago{'' if one.watching else ', not watching'}"
+    version = f"vLLM {p(one.engine_version) or '?'}"
+    say(f"engine {p(one.client_id)} · {p(one.model) or 'no model'} · {version} · {heard}")
+    behind = "its own prior" if lag is None else f"{lag} behind"
+    why = f" ({p(one.mode_reason)})" if one.mode_reason else ""
+    say(
+        f"  mode {one.effective_mode}{why} · {p(one.policy)} · "
+        f"version {one.applied_version} ({behind})"
     )
-    for one in answer.clients:
-        if one.mode_reason:
-            say(f"{p(one.client_id)}: mode {one.effective_mode}: {p(one.mode_reason)}")
-        if one.rejected_version is not None:
-            why = p(one.reject_reason)
-            say(f"{p(one.client_id)}: refused version {one.rejected_version}: {why}")
+    say(
+        f"  {one.waiting:,} waiting · {one.running:,} running · {one.admitted:,} admitted, "
+        f"{one.reordered:,} in another order than FCFS"
+    )
+    if one.failures or one.dropped_reports:
+        say(f"  {one.failures:,} failures of ours · {one.dropped_reports:,} reports dropped")
+    if one.rejected_version is not None:
+        say(f"  refused version {one.rejected_version}: {p(one.reject_reason)}")
