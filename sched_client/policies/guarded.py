@@ -148,7 +148,7 @@ class GuardedPolicy:
         ledger = self._ledger
         if parameters.guard_s is not None:
             oldest = ledger.oldest()
-            if now_s - oldest.entry.enqueued_s > parameters.guard_s:
+            if now_s - oldest.enqueued_s > parameters.guard_s:
                 return oldest
         candidate = self._lanes.first(now_s)
         if ledger.allows(candidate, parameters.burst_work):

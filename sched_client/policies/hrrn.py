@@ -43,7 +43,7 @@ class HighestRatioFirst:
         if not self._free:
             self._allot(self._present(), 2 * self._leaves)
         if not self._count:
-            self._now_s = item.entry.enqueued_s  # no match depends on the time before
+            self._now_s = item.enqueued_s  # no match depends on the time before
         item.leaf = self._free.pop()
         self._count += 1
         self._winners[self._leaves + item.leaf] = item
@@ -61,12 +61,12 @@ class HighestRatioFirst:
 
     def first(self, now_s: float) -> Waiting:
         """Give the item that goes next; there must be one."""
-        if now_s < self._now_s:
+        if now_s != self._now_s and math.isfinite(now_s):
+            stepped_back = now_s < self._now_s
             self._now_s = now_s
-            self._play_all()
-        elif now_s > self._now_s:  # false for a clock that is not a number: nothing moves then
-            self._now_s = now_s
-            if self._until[1] <= now_s:
+            if stepped_back:
+                self._play_all()
+            elif self._until[1] <= now_s:
                 self._catch_up()
         winner = self._winners[1]
         if winner is None:
@@ -130,21 +130,20 @@ class HighestRatioFirst:
         elif one is None:
             winner = other
         else:
-            winner = one
             now_s = self._now_s
-            one_s, one_work = one.entry.enqueued_s, one.work
-            other_s, other_work = other.entry.enqueued_s, other.work
-            one_ratio = (now_s - one_s) / one_work
-            other_ratio = (now_s - other_s) / other_work
-            if other_ratio > one_ratio or (
-                other_ratio == one_ratio and (other_s, other.sequence) < (one_s, one.sequence)
+            one_ratio = (now_s - one.enqueued_s) / one.work
+            other_ratio = (now_s - other.enqueued_s) / other.work
+            if one_ratio > other_ratio or (
+                one_ratio == other_ratio
+                and (one.enqueued_s, one.sequence) < (other.enqueued_s, other.sequence)
             ):
-                winner = other
-                lead = one_work - other_work
+                winner, loser = one, other
             else:
-                lead = other_work - one_work
-            if lead < 0.0:  # the loser has less work: its ratio grows faster and will catch up
-                crossing = (one_s * other_work - other_s * one_work) / (other_work - one_work)
+                winner, loser = other, one
+            more = winner.work - loser.work
+            if more > 0.0:  # the loser's ratio grows faster and will catch up
+                crossing = loser.enqueued_s
+                crossing += (crossing - winner.enqueued_s) * loser.work / more
                 crossing -= _MARGIN * abs(crossing)
                 if not crossing > now_s:
                     crossing = now_s

@@ -70,7 +70,7 @@ class OvertakingLedger:
     def append(self, item: Waiting) -> None:
         """Take in an arrival as the youngest, with nothing served or overtaken yet."""
         # Ages never fall along the slots even if the clock stepped back: bisection needs that.
-        self._youngest = max(self._youngest, item.entry.enqueued_s)
+        self._youngest = max(self._youngest, item.enqueued_s)
         self._append(item, self._youngest)
 
     def _append(self, item: Waiting, age: float) -> None:
@@ -82,7 +82,7 @@ class OvertakingLedger:
 
     def insert(self, item: Waiting) -> None:
         """Take in a given-back entry at its age, before all that were enqueued at that time."""
-        age = item.entry.enqueued_s
+        age = item.enqueued_s
         self._youngest = max(self._youngest, age)
         slot = bisect_left(self._ages, age, 0, self._end)
         if slot < self._end and self._items[slot] is None:

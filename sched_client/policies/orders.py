@@ -83,7 +83,7 @@ class KeyedOrder:
 
 def shortest_first_key(item: Waiting) -> tuple[float, ...]:
     """Rank by work, then by enqueue time, then by arrival (sjf)."""
-    return (item.work, item.entry.enqueued_s, item.sequence)
+    return (item.work, item.enqueued_s, item.sequence)
 
 
 def returned_key(item: Waiting) -> tuple[float, ...]:
@@ -91,7 +91,7 @@ def returned_key(item: Waiting) -> tuple[float, ...]:
 
     As `OvertakingLedger.insert` places them: before all that were enqueued at the same time.
     """
-    return (item.entry.enqueued_s, -item.sequence)
+    return (item.enqueued_s, -item.sequence)
 
 
 class _Lane:

@@ -24,6 +24,8 @@ class Waiting:
     ----------
     entry : WaitingEntry
         The request; replaced when it is re-estimated.
+    enqueued_s : float
+        The entry's, at hand for comparisons.
     work : float
         The field of ``entry`` that the order counts in.
     sequence : int
@@ -39,6 +41,7 @@ class Waiting:
     """
 
     __slots__ = (
+        "enqueued_s",
         "entry",
         "leaf",
         "present",
@@ -51,6 +54,7 @@ class Waiting:
 
     def __init__(self, entry: WaitingEntry, work: float, sequence: int, *, returned: bool) -> None:
         self.entry = entry
+        self.enqueued_s = entry.enqueued_s
         self.work = work
         self.sequence = sequence
         self.returned = returned
