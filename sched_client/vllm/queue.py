@@ -1,33 +1,24 @@
 """The waiting queue that is swapped into vLLM's scheduler.
 
 In the modes ``off`` and ``shadow``, and for ever after a failure of our own, vLLM's stock queue
-holds the requests and decides. In mode ``on`` this queue holds them and a policy decides; in
-``shadow`` the policy runs beside the stock queue and only counts where it would have chosen
-another. Whoever holds the requests is changed first and the policy last, so that an exception at
-any point loses none and doubles none.
+holds the requests and decides. In mode ``on`` `OrderedRequests` does; in ``shadow`` a policy runs
+beside the stock queue and only counts where it would have chosen another. Any exception of ours
+returns every waiting request to the stock queue: none lost, none doubled.
 
-Imports no vLLM: `sched_client.vllm.shim` mixes vLLM's abstract class in.
+Imports no vLLM: `sched_client.vllm.scheduler` mixes vLLM's abstract class in.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from sched_client.model import Mode, PolicyParameters
-from sched_client.policies.base import Policy, WaitingEntry
+from sched_client.policies.base import Policy
+from sched_client.vllm.ordered import OrderedRequests, Reviser, entry_of
 from sched_client.vllm.shadow import ShadowOrder
 from sched_client.vllm.tracker import Record
 
-# Times a step that new estimates found at the head are given to the policy, O(n log n) each;
-# after that the head is taken as it is, and the slices of `EngineClient` see to the rest.
-_HEAD_REVISIONS: Final = 1
 
-
-# The heap of ages is cleaned when more than half of it has left; below this it is not worth it.
-_MIN_STALE: Final = 64
-
-
-class QueueOwner(Protocol):
+class QueueOwner(Reviser, Protocol):
     """What the queue asks of the client that it belongs to."""
 
     def record_of(self, request: Any) -> Record:
@@ -35,9 +26,6 @@ class QueueOwner(Protocol):
 
     def note_waiting(self, request: Any) -> None:
         """Note that a request waits (again) without making an entry for it."""
-
-    def revised(self, record: Record) -> WaitingEntry | None:
-        """Give a new entry if the newest snapshot moves the estimate enough, else None."""
 
     def on_failure(self, error: Exception) -> None:
         """Count and log that the queue fell back to the stock order; must not raise."""
@@ -61,25 +49,21 @@ class KappadQueue:
         Monotonic seconds, frozen for one ``schedule()``.
     reordered : int
         Pops where the policy's choice was not the stock order's.
+    failed : bool
+        Whether the queue fell back for ever.
     """
 
     def __init__(self, stock: Callable[[], Any], owner: QueueOwner) -> None:
         self.mode: Mode = "off"
+        self.now_s = 0.0
         self.reordered = 0
         self.failed = False
         self._new_stock = stock
-        # Any: vLLM's RequestQueue, whose module is not imported here.
+        # Any: vLLM's RequestQueue, whose module is not imported here. Empty in mode on.
         self._stock: Any = stock()
         self._owner = owner
-        self._policy: Policy | None = None
-        self._shadow: ShadowOrder | None = None
-        self._parameters = PolicyParameters()
-        self.now_s = 0.0
-        self._head_revisions = _HEAD_REVISIONS
-        # Mode on only: all waiting requests, and a heap of their ages, cleaned lazily.
-        self._waiting: dict[str, Record] = {}
-        self._ages: list[tuple[int, str]] = []
-        self._changed: dict[str, WaitingEntry] = {}
+        self._ordered: OrderedRequests | None = None  # in mode on
+        self._shadow: ShadowOrder | None = None  # in mode shadow
         # What the last peek gave, and whether the next peek may give it again.
         self._choice: Any = None
         self._decided = False
@@ -90,48 +74,39 @@ class KappadQueue:
         """Take a request that arrives, or a session that waits for its next turn."""
         try:
             self._owner.note_waiting(request)
-            record = self._owner.record_of(request) if self.mode == "on" else None
         except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
             self.fail(error)
-            record = None
-        if record is None:
+        if not self._put(request, give_back=False):
             self._stock.add_request(request)
             if self._shadow is not None:
                 self._follow(self._shadow.add, request)
-            return
-        self._waiting[request.request_id] = record
-        try:
-            self._note_age(record)
-            self._active().add(_entry_of(record))
-        except Exception as error:  # noqa: BLE001 - as above; the request is held by now
-            self.fail(error)
 
     def peek_request(self) -> Any:
         """Decide which request goes next; IndexError when empty."""
-        if self.mode == "on":
+        ordered = self._ordered
+        if ordered is not None:
             if self._decided:
                 return self._choice
-            if not self._waiting:
+            if not len(ordered):
                 raise IndexError("peek from an empty queue")
             try:
-                self._choice = self._decide().request
+                self._choice = ordered.decide(self.now_s)
             except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
                 self._choice = None
                 self.fail(error)
             else:
                 self._decided = True
-                return self._choice
-        # A choice is left only where this queue fell back after it was peeked.
+        # Outside of mode on a choice is left only where this queue fell back after a peek.
         return self._stock.peek_request() if self._choice is None else self._choice
 
     def pop_request(self) -> Any:
         """Remove and give what the last peek gave, or what a peek gives now."""
-        if self.mode == "on" and self._choice is None:
+        if self._ordered is not None and self._choice is None:
             self.peek_request()
         choice, self._choice, self._decided = self._choice, None, False
-        if self.mode == "on":
+        if self._ordered is not None:
             try:
-                self._take(choice)
+                self.reordered += self._ordered.take(choice, self.now_s)
             except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
                 self.fail(error)
             else:
@@ -150,30 +125,24 @@ class KappadQueue:
 
     def prepend_request(self, request: Any) -> None:
         """Take back a preempted request: its work is lost, so it goes first."""
-        if self.mode != "on":
+        if not self._put(request, give_back=True):
             self._stock.prepend_request(request)
             if self._shadow is not None:
                 self._follow(self._shadow.give_back, request)
-            return
-        self._give_back(request)
 
     def prepend_requests(self, requests: Iterable[Any]) -> None:
         """Take back requests that were popped and skipped; they keep their place in time."""
-        returned = list(requests)
-        if self.mode != "on":
-            self._stock.prepend_requests(returned)
+        rest = list(requests)
+        while rest and self._put(rest[0], give_back=True):
+            del rest[0]
+        if rest:
+            self._stock.prepend_requests(rest)
             if self._shadow is not None:
-                self._follow(self._shadow.give_back, *returned)
-            return
-        for position, request in enumerate(returned):
-            if self.failed:  # on the way: the rest as stock would
-                self._stock.prepend_requests(returned[position:])
-                return
-            self._give_back(request)
+                self._follow(self._shadow.give_back, *rest)
 
     def remove_request(self, request: Any) -> None:
         """Remove a request."""
-        if self.mode == "on":
+        if self._ordered is not None:
             self.remove_requests((request,))
             return
         self._stock.remove_request(request)
@@ -183,47 +152,44 @@ class KappadQueue:
     def remove_requests(self, requests: Iterable[Any]) -> None:
         """Remove requests; absent ones are no error."""
         removed = list(requests)
-        if self.mode != "on":
+        if self._ordered is not None:
+            try:
+                self._ordered.remove(removed)
+            except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
+                self.fail(error)
+        if self._ordered is None:
             self._stock.remove_requests(removed)
             if self._shadow is not None:
                 self._follow(self._shadow.remove, *removed)
-            self._forget_choice(removed)
-            return
-        try:
-            for request in removed:
-                if self._waiting.pop(request.request_id, None) is not None:
-                    self._active().remove(request.request_id)
-        except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
-            self.fail(error)
-            self._stock.remove_requests(removed)
-        self._forget_choice(removed)
+        self._decided = False
+        if self._choice is not None and any(request is self._choice for request in removed):
+            self._choice = None
 
     def has_request(self, request: Any) -> bool:
         """Say whether a request, or the request of an id, waits here (vLLM 0.33 and later)."""
         request_id = getattr(request, "request_id", request)
-        if self.mode == "on":
-            return request_id in self._waiting
+        if self._ordered is not None:
+            return request_id in self._ordered
         return any(waiting.request_id == request_id for waiting in self._stock)
 
     def __bool__(self) -> bool:
-        return bool(self._waiting) if self.mode == "on" else bool(self._stock)
+        return bool(self._stock if self._ordered is None else len(self._ordered))
 
     def __len__(self) -> int:
-        return len(self._waiting) if self.mode == "on" else len(self._stock)
+        return len(self._stock if self._ordered is None else self._ordered)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.mode == "on":
-            return iter([record.request for record in self._in_arrival_order()])
-        return iter(self._stock)
+        return iter(self._stock if self._ordered is None else self._ordered.in_arrival_order())
 
     # -- the owner's interface ----------------------------------------------------------------
 
     def begin_step(self, now_s: float) -> None:
         """Freeze the time of one ``schedule()``; an unused choice of the last one is void."""
         self.now_s = now_s
-        self._head_revisions = _HEAD_REVISIONS
         self._choice = None
         self._decided = False
+        if self._ordered is not None:
+            self._ordered.begin_step()
 
     def switch(self, mode: Mode, policy: Policy | None, parameters: PolicyParameters) -> None:
         """Change the mode, the policy or both; every waiting request moves along.
@@ -235,7 +201,7 @@ class KappadQueue:
         policy : Policy or None
             A new, empty policy; None for ``off``.
         parameters : PolicyParameters
-            What the policy was made with.
+            What it was made with.
 
         Notes
         -----
@@ -244,15 +210,19 @@ class KappadQueue:
         if self.failed:
             return
         try:
-            if self.mode == "on":
-                self._return_to_stock()
-            self._policy, self._shadow, self._parameters = policy, None, parameters
-            if mode == "on":
-                self._take_over()
-            elif mode == "shadow":
-                shadow = ShadowOrder(self._active(), self._entry)
-                for request in sorted(self._stock, key=self._sequence_of):
-                    shadow.add(request)
+            self._shadow = None
+            if self._ordered is not None:
+                self._return_to_stock(self._ordered)
+            records = [] if policy is None else [self._owner.record_of(r) for r in self._stock]
+            if policy is not None and mode == "on":
+                ordered = OrderedRequests(policy, parameters, self._owner)
+                ordered.add_all(records)
+                self._stock = self._new_stock()
+                self._ordered = ordered
+            elif policy is not None:
+                shadow = ShadowOrder(policy, self._entry)
+                for record in sorted(records, key=lambda record: record.sequence):
+                    shadow.add(record.request)
                 self._shadow = shadow
             self.mode = mode
         except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
@@ -269,42 +239,50 @@ class KappadQueue:
         if self.failed:
             return
         self.failed = True
-        if self._waiting:
-            self._return_to_stock()
+        if self._ordered is not None:
+            self._return_to_stock(self._ordered)
+        self._shadow = None
         self.mode = "off"
-        self._policy = self._shadow = None
-        self._decided = False
         self._owner.on_failure(error)
 
     def records(self) -> list[Record]:
         """List what a policy orders now: the records whose estimates may be revised."""
-        return list(self._waiting.values())
+        return [] if self._ordered is None else self._ordered.records()
 
     def revise(self, record: Record) -> None:
         """Note a record's new estimate, if it moved and still waits; `settle` applies it."""
-        request_id = record.request.request_id
-        if self._waiting.get(request_id) is record:
-            entry = self._owner.revised(record)
-            if entry is not None:
-                record.entry = self._changed[request_id] = entry
+        if self._ordered is not None:
+            self._ordered.revise(record)
 
     def settle(self, parameters: PolicyParameters) -> None:
-        """Give the policy its parameters and the new estimates; O(n) without evaluating any."""
-        self._parameters = parameters
-        if self._policy is None:
-            return
-        changed, self._changed = self._changed, {}
-        if changed:
-            self._policy.update(parameters, lambda entry: changed.get(entry.request_id, entry))
-        else:
-            self._policy.update(parameters)
+        """Give the policy its parameters and the new estimates."""
+        if self._ordered is not None:
+            self._ordered.settle(parameters)
+        elif self._shadow is not None:
+            self._shadow.policy.update(parameters)
 
-    # -- mode on ------------------------------------------------------------------------------
+    # -- inside -------------------------------------------------------------------------------
 
-    def _active(self) -> Policy:
-        if self._policy is None:
-            raise RuntimeError(f"mode {self.mode} without a policy")
-        return self._policy
+    def _put(self, request: Any, *, give_back: bool) -> bool:
+        """Take a request in mode on; False if the stock queue has to."""
+        ordered = self._ordered
+        if ordered is None:
+            return False
+        self._decided = False
+        try:
+            record = self._owner.record_of(request)
+            if give_back:
+                ordered.give_back(record)
+            else:
+                ordered.add(record)
+        except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
+            held = request.request_id in ordered
+            self.fail(error)
+            return held  # then it went to the stock queue with all others
+        return True
+
+    def _entry(self, request: Any) -> Any:
+        return entry_of(self._owner.record_of(request))
 
     def _follow(self, act: Callable[[Any], None], *requests: Any) -> None:
         """Let the shadow's policy follow what the stock queue did."""
@@ -314,107 +292,9 @@ class KappadQueue:
         except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
             self.fail(error)
 
-    def _sequence_of(self, request: Any) -> int:
-        return self._owner.record_of(request).sequence
-
-    def _entry(self, request: Any) -> WaitingEntry:
-        return _entry_of(self._owner.record_of(request))
-
-    def _decide(self) -> Record:
-        policy = self._active()
-        record = self._waiting[policy.peek(self.now_s).request_id]
-        while self._head_revisions:
-            self.revise(record)
-            if record.request.request_id not in self._changed:
-                break
-            self._head_revisions -= 1
-            self.settle(self._parameters)
-            record = self._waiting[policy.peek(self.now_s).request_id]
-        return record
-
-    def _take(self, choice: Any) -> None:
-        """Remove a choice from the policy and only then from what is held."""
-        request_id = choice.request_id
-        policy = self._active()
-        entry = policy.pop(self.now_s)
-        if entry.request_id != request_id:
-            raise RuntimeError(f"policy {policy.name} popped another than it peeked")
-        if self._oldest() != request_id:
-            self.reordered += 1
-        del self._waiting[request_id]
-
-    def _note_age(self, record: Record) -> None:
-        heappush(self._ages, (record.sequence, record.request.request_id))
-        if len(self._ages) > 2 * len(self._waiting) + _MIN_STALE:
-            self._ages = sorted((r.sequence, i) for i, r in self._waiting.items())
-
-    def _oldest(self) -> str:
-        """Give the id of the oldest that waits; amortised O(log n)."""
-        ages = self._ages
-        while True:
-            sequence, request_id = ages[0]
-            record = self._waiting.get(request_id)
-            if record is not None and record.sequence == sequence:
-                return request_id
-            heappop(ages)
-
-    def _give_back(self, request: Any) -> None:
-        try:
-            record = self._owner.record_of(request)
-        except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
-            self.fail(error)
-            self._stock.prepend_request(request)
-            return
-        self._waiting[request.request_id] = record
-        self._decided = False
-        try:
-            self._note_age(record)
-            self._active().give_back(_entry_of(record))
-        except Exception as error:  # noqa: BLE001 - as above; the request is held by now
-            self.fail(error)
-
-    def _forget_choice(self, removed: list[Any]) -> None:
-        self._decided = False
-        if self._choice is not None and any(request is self._choice for request in removed):
-            self._choice = None
-
-    def _in_arrival_order(self) -> list[Record]:
-        """List the waiting records: preempted ones first, then by arrival."""
-        return sorted(self._waiting.values(), key=_place)
-
-    def _return_to_stock(self) -> None:
+    def _return_to_stock(self, ordered: OrderedRequests) -> None:
         stock = self._new_stock()
-        for record in self._in_arrival_order():
-            stock.add_request(record.request)
+        for request in ordered.in_arrival_order():
+            stock.add_request(request)
         # From here on nothing can fail.
-        self._stock, self.mode = stock, "off"
-        self._waiting, self._ages, self._changed = {}, [], {}
-
-    def _take_over(self) -> None:
-        policy = self._active()
-        records = sorted(map(self._owner.record_of, self._stock), key=_sequence)
-        for record in records:
-            if not record.request.num_preemptions:
-                policy.add(_entry_of(record))
-        for record in reversed(records):
-            if record.request.num_preemptions:
-                policy.give_back(_entry_of(record))
-        stock = self._new_stock()
-        # From here on nothing can fail. Ascending, so that the list is a heap already.
-        self._ages = [(record.sequence, record.request.request_id) for record in records]
-        self._waiting = {record.request.request_id: record for record in records}
-        self._stock = stock
-
-
-def _sequence(record: Record) -> int:
-    return record.sequence
-
-
-def _place(record: Record) -> tuple[bool, int]:
-    return (not record.request.num_preemptions, record.sequence)
-
-
-def _entry_of(record: Record) -> WaitingEntry:
-    if record.entry is None:
-        raise RuntimeError(f"{record.request.request_id!r} waits without an entry")
-    return record.entry
+        self._stock, self._ordered, self.mode = stock, None, "off"

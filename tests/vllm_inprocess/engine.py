@@ -139,14 +139,14 @@ def build_scheduler(
     *,
     max_num_seqs: int = 4,
     blocks: int = 200_000,
-    policy: str = "fcfs",
+    vllm_policy: str = "fcfs",
     max_tokens_a_step: int | None = None,
 ) -> Any:
     """Build a real scheduler of a class with Whisper's cache groups."""
     config = copy.copy(_base_config())
     config.scheduler_config = copy.copy(config.scheduler_config)
     config.scheduler_config.max_num_seqs = max_num_seqs
-    config.scheduler_config.policy = policy
+    config.scheduler_config.policy = vllm_policy
     config.scheduler_config.max_num_batched_tokens = max_tokens_a_step or 1504 * max_num_seqs
     config.scheduler_config.max_num_scheduled_tokens = None
     config.cache_config = copy.copy(config.cache_config)

@@ -1,0 +1,162 @@
+"""The requests that wait in a policy's order (mode ``on``).
+
+Who is held is changed first and the policy last (the other way round on the way out), so that
+after an exception at any point `in_arrival_order` still gives every request exactly once.
+"""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Any, Final, Protocol
+
+from sched_client.model import PolicyParameters
+from sched_client.policies.base import Policy, WaitingEntry
+from sched_client.vllm.tracker import Record
+
+# Times a step that new estimates found at the head are given to the policy, O(n log n) each;
+# after that the head is taken as it is, and the slices of `EngineClient` see to the rest.
+_HEAD_REVISIONS: Final = 1
+# The heap of ages is cleaned when more than half of it has left; below this it is not worth it.
+_MIN_STALE: Final = 64
+
+
+class Reviser(Protocol):
+    """Gives new estimates."""
+
+    def revised(self, record: Record) -> WaitingEntry | None:
+        """Give a new entry if the newest snapshot moves the estimate enough, else None."""
+
+
+class OrderedRequests:
+    """Waiting requests and the policy that orders them.
+
+    Parameters
+    ----------
+    policy : Policy
+        Empty.
+    parameters : PolicyParameters
+        What it was made with.
+    reviser : Reviser
+        Gives new estimates.
+    """
+
+    def __init__(self, policy: Policy, parameters: PolicyParameters, reviser: Reviser) -> None:
+        self._policy = policy
+        self._parameters = parameters
+        self._reviser = reviser
+        self._held: dict[str, Record] = {}
+        self._ages: list[tuple[int, str]] = []
+        self._changed: dict[str, WaitingEntry] = {}
+        self._head_revisions = _HEAD_REVISIONS
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._held
+
+    def add(self, record: Record) -> None:
+        """Take a request as the youngest."""
+        self._hold(record)
+        self._policy.add(entry_of(record))
+
+    def give_back(self, record: Record) -> None:
+        """Take back a request that was popped: it goes first among equals."""
+        self._hold(record)
+        self._policy.give_back(entry_of(record))
+
+    def add_all(self, records: Iterable[Record]) -> None:
+        """Take over what waited elsewhere, by arrival; preempted ones go first again."""
+        ordered = sorted(records, key=by_sequence)
+        for record in ordered:
+            if not record.request.num_preemptions:
+                self.add(record)
+        for record in ordered:
+            if record.request.num_preemptions:
+                self.give_back(record)
+
+    def remove(self, requests: Iterable[Any]) -> None:
+        """Forget requests; absent ones are no error."""
+        for request in requests:
+            if self._held.pop(request.request_id, None) is not None:
+                self._policy.remove(request.request_id)
+
+    def begin_step(self) -> None:
+        """Allow the head to be given a new estimate once more."""
+        self._head_revisions = _HEAD_REVISIONS
+
+    def decide(self, now_s: float) -> Any:
+        """Give the request that goes next; there must be one."""
+        record = self._held[self._policy.peek(now_s).request_id]
+        while self._head_revisions:
+            self.revise(record)
+            if record.request.request_id not in self._changed:
+                break
+            self._head_revisions -= 1
+            self.settle(self._parameters)
+            record = self._held[self._policy.peek(now_s).request_id]
+        return record.request
+
+    def take(self, request: Any, now_s: float) -> bool:
+        """Remove what `decide` gave; say whether it was not the oldest."""
+        request_id = request.request_id
+        popped = self._policy.pop(now_s).request_id
+        if popped != request_id:
+            raise RuntimeError(f"policy {self._policy.name} popped another than it peeked")
+        overtakes: bool = self._oldest() != request_id  # ids are Any, as vLLM's requests
+        del self._held[request_id]
+        return overtakes
+
+    def records(self) -> list[Record]:
+        """List the records, in no particular order."""
+        return list(self._held.values())
+
+    def in_arrival_order(self) -> list[Any]:
+        """List the requests: preempted ones first, then by arrival."""
+        records = sorted(self._held.values(), key=by_sequence)
+        records.sort(key=lambda record: not record.request.num_preemptions)
+        return [record.request for record in records]
+
+    def revise(self, record: Record) -> None:
+        """Note a record's new estimate, if it moved and still waits; `settle` applies it."""
+        request_id = record.request.request_id
+        if self._held.get(request_id) is record:
+            entry = self._reviser.revised(record)
+            if entry is not None:
+                record.entry = self._changed[request_id] = entry
+
+    def settle(self, parameters: PolicyParameters) -> None:
+        """Give the policy its parameters and the new estimates; O(n log n) if any changed."""
+        changed, self._changed = self._changed, {}
+        if changed:
+            self._policy.update(parameters, lambda entry: changed.get(entry.request_id, entry))
+        elif parameters != self._parameters:
+            self._policy.update(parameters)
+        self._parameters = parameters
+
+    def _hold(self, record: Record) -> None:
+        request_id = record.request.request_id
+        self._held[request_id] = record
+        heappush(self._ages, (record.sequence, request_id))
+        if len(self._ages) > 2 * len(self._held) + _MIN_STALE:
+            self._ages = sorted((r.sequence, i) for i, r in self._held.items())
+
+    def _oldest(self) -> str:
+        """Give the id of the oldest that waits; amortised O(log n)."""
+        while True:
+            sequence, request_id = self._ages[0]
+            record = self._held.get(request_id)
+            if record is not None and record.sequence == sequence:
+                return request_id
+            heappop(self._ages)
+
+
+def by_sequence(record: Record) -> int:
+    """Sort by arrival."""
+    return record.sequence
+
+
+def entry_of(record: Record) -> WaitingEntry:
+    """Give a record's entry, which the client fills in before it waits."""
+    if record.entry is None:
+        raise RuntimeError(f"{record.request.request_id!r} waits without an entry")
+    return record.entry

@@ -1,0 +1,26 @@
+"""Fixtures of the tests that drive vLLM's real scheduler."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sched_client.model import Settings, prior_snapshot
+from tests.vllm_inprocess.engine import Driver, FakeLink, kappad_scheduler
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Driver, FakeLink]]:
+    """Start a driven KappadScheduler in a mode and policy."""
+
+    def starter(
+        mode: Any = "on", policy: str = "sjf", *, options: Any = None, length: Any = None, **others: Any
+    ) -> tuple[Driver, FakeLink]:
+        guard = {name: others.pop(name) for name in ("phi", "burst_requests") if name in others}
+        settings = Settings(mode=mode, policy=policy, **guard)
+        link = FakeLink(prior_snapshot(settings=settings))
+        scheduler, link = kappad_scheduler(monkeypatch, link, options, **others)
+        driver = Driver(scheduler, **({"length": length} if length else {}))
+        return driver, link
+
+    return starter
