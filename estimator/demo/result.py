@@ -107,8 +107,9 @@ class DemoResult:
             f"Median {abs(gain):.0%} {'below' if gain > 0 else 'above'} FCFS "
             f"(goal {P50_GAIN_GOAL:.0%}), throughput {ratio:.3f}x "
             f"(goal {THROUGHPUT_RATIO_GOAL}x), at {self.rate_rps:.2f} requests/s = "
-            f"{self.rate_rps / self.capacity_rps:.2f} x the measured capacity. Engine: {self.engine}, healthy after {self.startup_s:.0f} s."
+            f"{self.rate_rps / self.capacity_rps:.2f} x the measured capacity."
         )
+        console.print(f"Engine: {self.engine}, healthy after {self.startup_s:.0f} s.")
         console.print(_kappa_table(self.kappas))
         self._show_drifts(console)
         console.print(

@@ -21,7 +21,7 @@ from estimator.demo.processes import (
 from sched_client.model import Mode
 
 _SIDECAR_START_TIMEOUT_S: Final = 30.0
-# A client reports its mode at once when it changes, and every 10 s in any case.
+# An idle client says every 10 s which version it holds (sched_client.transport.state.Timing).
 _MODE_TIMEOUT_S: Final = 15.0
 _POLL_S: Final = 0.1
 
@@ -82,19 +82,24 @@ def start_vllm(
 
 
 def switch_mode(client: EstimatorClient, mode: Mode, reason: str) -> bool:
-    """Set the mode and wait until every engine says that it is in force.
+    """Set the mode and wait until every engine holds the snapshot that carries it.
 
     Returns
     -------
     bool
         False if an engine had not said so within 15 s.
+
+    Notes
+    -----
+    An engine obeys from its next step on. An idle one makes no step, so its ``effective_mode``
+    would still be the old one: the version it holds is what can be waited for.
     """
-    client.set_mode(mode, reason)
-    return wait_for(client, lambda s: bool(s.clients) and _modes(s) == {mode}, _MODE_TIMEOUT_S)
-
-
-def _modes(status: Status) -> set[Mode | None]:
-    return {engine.effective_mode for engine in status.clients}
+    version = client.set_mode(mode, reason).snapshot_version
+    return wait_for(
+        client,
+        lambda s: bool(s.clients) and all(c.applied_version >= version for c in s.clients),
+        _MODE_TIMEOUT_S,
+    )
 
 
 def wait_for(
