@@ -356,43 +356,47 @@ def evaluate(snapshot: Snapshot, features: Features) -> Estimate:
     n̂ = intercept + κ · size (arXiv 2603.11273, eq. for n̂, extended by an intercept), then capped.
     O(1): a handful of dictionary look-ups and one bisection.
     """
-    service = snapshot.service_of(features.model)
-    if features.kind in ("detection", "beam_step"):
+    model, task, language, timestamps, kind, audio_s, prompt_tokens, max_tokens, _ = features
+    service = snapshot.service_of(model)
+    entry, source = snapshot.resolve(Key(model, task, language, timestamps))
+    cap = float(max_tokens or WHISPER_MAX_TOKENS)
+    # Comparisons instead of min() and max(), and positions instead of names, halve the time.
+    if kind in ("detection", "beam_step"):
         # One token each, whatever the audio: full encoder, one decode step.
-        entry, source = None, snapshot.resolve(features.key)[1]
-        tokens = 1.0
+        tokens = p50 = p90 = p99 = 1.0
     else:
-        entry, source = snapshot.resolve(features.key)
-        if features.kind == "text":
-            size = float(features.prompt_tokens)
+        if kind == "text":
+            size = float(prompt_tokens)
         else:
-            size = service.mean_audio_s if features.audio_s is None else features.audio_s
+            size = service.mean_audio_s if audio_s is None else audio_s
         tokens = entry.intercept_tokens + entry.kappa_tokens_per_s * size
-    cap = float(features.max_tokens or WHISPER_MAX_TOKENS)
-    tokens = min(max(tokens, 1.0), cap)
-    seconds = max(
+        if tokens < 1.0:
+            tokens = 1.0
+        elif tokens > cap:
+            tokens = cap
+        p50 = tokens * entry.ratio_p50
+        if p50 < 1.0:
+            p50 = 1.0
+        elif p50 > cap:
+            p50 = cap
+        p90 = tokens * entry.ratio_p90
+        if p90 < 1.0:
+            p90 = 1.0
+        elif p90 > cap:
+            p90 = cap
+        p99 = tokens * entry.ratio_p99
+        if p99 < 1.0:
+            p99 = 1.0
+        elif p99 > cap:
+            p99 = cap
+    seconds = (
         service.overhead_s
-        + service.seconds_per_prompt_token * features.prompt_tokens
-        + service.seconds_per_token * tokens,
-        _MIN_SERVICE_S,
+        + service.seconds_per_prompt_token * prompt_tokens
+        + service.seconds_per_token * tokens
     )
-    partition = snapshot.partitions.get(features.model, _SINGLE_QUEUE)
-    if entry is None:
-        p50 = p90 = p99 = 1.0
-    else:
-        p50 = min(max(tokens * entry.ratio_p50, 1.0), cap)
-        p90 = min(max(tokens * entry.ratio_p90, 1.0), cap)
-        p99 = min(max(tokens * entry.ratio_p99, 1.0), cap)
-    return Estimate(
-        tokens=tokens,
-        tokens_p50=p50,
-        tokens_p90=p90,
-        tokens_p99=p99,
-        service_s=seconds,
-        queue_id=partition.queue_of(seconds),
-        source=source,
-        snapshot_version=snapshot.version,
-    )
+    seconds = max(seconds, _MIN_SERVICE_S)
+    queue_id = snapshot.partitions.get(model, _SINGLE_QUEUE).queue_of(seconds)
+    return Estimate(tokens, p50, p90, p99, seconds, queue_id, source, snapshot.version)
 
 
 # Keeps response ratios finite where nothing about the service is known yet.
