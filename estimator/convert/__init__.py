@@ -32,6 +32,7 @@ from estimator.convert.rows import (
     estimate_to_proto,
     features_from_proto,
     features_to_proto,
+    fill_prediction,
 )
 from estimator.convert.scalars import (
     ConversionError,
@@ -53,6 +54,7 @@ __all__ = [
     "estimate_to_proto",
     "features_from_proto",
     "features_to_proto",
+    "fill_prediction",
     "kappa_from_proto",
     "kappa_point_from_proto",
     "kappa_point_to_proto",

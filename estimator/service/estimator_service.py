@@ -10,15 +10,15 @@ import grpc.aio
 from estimator.convert import (
     ConversionError,
     completion_from_proto,
-    estimate_to_proto,
     features_from_proto,
+    fill_prediction,
 )
 from estimator.core.observation import Completion, violation_of
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.errors import UnavailableError
 from estimator.runtime.learner import Learner
 from estimator.service.clients import ClientRegistry
-from estimator.service.limits import check_batch, check_client, check_inputs, check_watch
+from estimator.service.limits import check_batch, check_client, check_features, check_watch
 from estimator.service.watch import WatchEncoder
 from estimator.telemetry.metrics import Metrics
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
@@ -79,16 +79,16 @@ class EstimatorService:
         """Estimate every input from one snapshot."""
         del context
         check_batch("inputs", len(request.inputs), least=1, most=self._config.batch_limit)
-        check_inputs(request)
+        rows = list(map(features_from_proto, request.inputs))
+        check_features(rows)
         snapshot = self._publisher.snapshot
-        return pb.BatchPredictResponse(
-            predictions=[
-                estimate_to_proto(evaluate(snapshot, features_from_proto(row)))
-                for row in request.inputs
-            ],
-            snapshot_version=snapshot.version,
-            instance_id=snapshot.instance_id,
+        response = pb.BatchPredictResponse(
+            snapshot_version=snapshot.version, instance_id=snapshot.instance_id
         )
+        add = response.predictions.add
+        for features in rows:
+            fill_prediction(add(), evaluate(snapshot, features))
+        return response
 
     async def ReportCompletions(  # noqa: N802  # the API's name
         self, request: pb.ReportCompletionsRequest, context: _Context

@@ -1,16 +1,17 @@
 """Checks that every request passes before anything is done with it."""
 
-import math
+from collections.abc import Sequence
 from typing import Final
 
 from estimator.core.observation import MAX_AUDIO_S, MAX_NAME_LENGTH
 from estimator.runtime.errors import FieldViolation, InvalidRequestError
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
+from sched_client.model import Features
 
 __all__ = [
     "check_batch",
     "check_client",
-    "check_inputs",
+    "check_features",
     "check_mode_request",
     "check_watch",
     "page_size_of",
@@ -86,48 +87,47 @@ def check_mode_request(request: pb.SetModeRequest) -> None:
     _raise_if([item for item in found if item is not None])
 
 
-def check_inputs(request: pb.BatchPredictRequest) -> None:
-    """Refuse inputs without meaning: one pass, since it is paid for every row."""
+def check_features(rows: Sequence[Features]) -> None:
+    """Refuse inputs without meaning.
+
+    One pass over converted rows, since it is paid for every row of a batch: reading a message's
+    fields a second time would cost as much as the conversion.
+    """
     violations: list[FieldViolation] = []
-    for index, row in enumerate(request.inputs):
-        # Absent numbers read as 0, which these comparisons must let pass.
-        audio_s = row.audio_seconds
+    for index, features in enumerate(rows):
+        model, task, language, _, _, audio_s, prompt_tokens, max_tokens, _ = features
         if (
-            0.0 <= audio_s <= MAX_AUDIO_S
-            and row.prompt_token_count >= 0
-            and row.max_token_count >= 0
-            and len(row.model_id) <= MAX_NAME_LENGTH
-            and len(row.task) <= MAX_NAME_LENGTH
-            and len(row.language) <= MAX_NAME_LENGTH
-            and (audio_s or not row.HasField("audio_seconds"))
-            and (row.max_token_count or not row.HasField("max_token_count"))
+            (audio_s is None or 0.0 < audio_s <= MAX_AUDIO_S)
+            and prompt_tokens >= 0
+            and (max_tokens is None or max_tokens > 0)
+            and len(model) <= MAX_NAME_LENGTH
+            and len(task) <= MAX_NAME_LENGTH
+            and len(language) <= MAX_NAME_LENGTH
         ):
             continue
-        violations.append(_input_violation(index, row))
+        violations.append(_violation(f"inputs[{index}]", features))
         if len(violations) >= _MAX_VIOLATIONS:
             break
     _raise_if(violations)
 
 
-def _input_violation(index: int, row: pb.PredictionInput) -> FieldViolation:
-    where = f"inputs[{index}]"
-    for name in ("model_id", "task", "language"):
-        found = _too_long(f"{where}.{name}", getattr(row, name), MAX_NAME_LENGTH)
+def _violation(where: str, features: Features) -> FieldViolation:
+    names = (("model_id", features.model), ("task", features.task))
+    for name, value in (*names, ("language", features.language)):
+        found = _too_long(f"{where}.{name}", value, MAX_NAME_LENGTH)
         if found is not None:
             return found
-    seconds = row.audio_seconds
-    if not (math.isfinite(seconds) and 0.0 < seconds <= MAX_AUDIO_S) and row.HasField(
-        "audio_seconds"
-    ):
+    audio_s = features.audio_s
+    if audio_s is not None and not 0.0 < audio_s <= MAX_AUDIO_S:
         return (
             f"{where}.audio_seconds",
-            f"is {seconds}, the limits are above 0 to {MAX_AUDIO_S:g}; leave it out if unknown",
+            f"is {audio_s}, the limits are above 0 to {MAX_AUDIO_S:g}; leave it out if unknown",
         )
-    if row.prompt_token_count < 0:
-        return f"{where}.prompt_token_count", f"is {row.prompt_token_count}; it must be >= 0"
+    if features.prompt_tokens < 0:
+        return f"{where}.prompt_token_count", f"is {features.prompt_tokens}; it must be >= 0"
     return (
         f"{where}.max_token_count",
-        f"is {row.max_token_count}; it must be >= 1, leave it out for the model's own limit",
+        f"is {features.max_tokens}; it must be >= 1, leave it out for the model's own limit",
     )
 
 
