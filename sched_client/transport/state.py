@@ -24,7 +24,7 @@ class Timing:
     slice_s : float
         Longest uninterrupted conversion, seconds; the interpreter's lock is held meanwhile.
     pause_s : float
-        Sleep between two slices, seconds.
+        Sleep between two slices while the engine is busy, seconds.
     silence_s : float
         Silence on the watch that counts as dead: three intervals of the sidecar's bookmarks (5 s).
     backoff_min_s, backoff_max_s : float
@@ -46,7 +46,7 @@ class Timing:
     """
 
     slice_s: float = 0.000_15
-    pause_s: float = 0.02
+    pause_s: float = 0.03
     silence_s: float = 15.0
     backoff_min_s: float = 0.1
     backoff_max_s: float = 10.0

@@ -1,0 +1,180 @@
+"""Messages to the model and reports to messages."""
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protos.kappad.estimator.v1 import estimator_pb2 as pb
+from sched_client.model import Features, KappaEntry, Key, Snapshot, invalid_reason
+from sched_client.transport import convert
+from sched_client.transport.pacing import Pacer
+from tests.support.scripted_sidecar import delta, kappa, make_report, service, snapshot
+
+UNPACED = Pacer(60.0, 0.0)
+
+
+def _read(message: pb.WatchParametersResponse) -> Snapshot:
+    UNPACED.begin()
+    return convert.read_snapshot(convert.open_envelope(message.SerializeToString()), UNPACED)
+
+
+def test_what_is_read_is_valid_and_complete() -> None:
+    message = snapshot(3, kappa("en", 2.5, timestamps=True, intercept_tokens=4.0))
+    message.create_time.FromMilliseconds(1_500)
+    read = _read(message)
+    assert invalid_reason(read) is None
+    assert (read.version, read.instance_id, read.created_s) == (3, "one", 1.5)
+    assert read.kappas[Key("whisper", "transcribe", "en", timestamps=True)] == KappaEntry(
+        kappa_tokens_per_s=2.5,
+        intercept_tokens=4.0,
+        ratio_p50=1.0,
+        ratio_p90=1.5,
+        ratio_p99=2.5,
+        sample_count=7,
+        source="learned",
+    )
+    assert read.settings.phi == 0.2
+
+
+@given(st.lists(st.integers(0, 400), max_size=300, unique=True))
+def test_a_change_gives_what_a_whole_state_would(numbers: list[int]) -> None:
+    before, changed = numbers[: len(numbers) // 2], numbers[len(numbers) // 3 :]
+    base = _read(snapshot(1, *(kappa(f"l{number}") for number in before)))
+    change = delta(
+        2, 1, *(kappa(f"l{number}", 1.0 + number) for number in changed), services=[service()]
+    )
+    envelope = convert.open_envelope(change.SerializeToString())
+    assert convert.base_version(envelope) == 1
+    UNPACED.begin()
+    read = convert.read_delta(envelope, base, UNPACED)
+    expected = {Key("whisper", "transcribe", f"l{number}"): 3.0 for number in before}
+    expected |= {Key("whisper", "transcribe", f"l{number}"): 1.0 + number for number in changed}
+    expected[Key()] = 3.0
+    assert {key: entry.kappa_tokens_per_s for key, entry in read.kappas.items()} == expected
+    assert len(base.kappas) == len(before) + 1
+
+
+def test_an_unknown_future_order_or_source_is_read_as_its_default() -> None:
+    message = snapshot(1, kappa("en", source=77))
+    message.snapshot.settings.MergeFromString(b"\x18\x63")  # field 3, order_by: 99
+    read = _read(message)
+    assert read.settings.order_by == "service"
+    assert read.kappas[Key("whisper", "transcribe", "en")].source == "prior"
+
+
+def test_too_many_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "MAX_KEYS", 50)
+    with pytest.raises(convert.InvalidSnapshotError, match="more than 50 keys"):
+        _read(snapshot(1, *(kappa(f"l{number}") for number in range(60))))
+
+
+def test_a_long_snapshot_is_read_in_slices() -> None:
+    pauses: list[float] = []
+    now_s = [0.0]
+
+    def clock() -> float:
+        now_s[0] += 0.0001  # every look at the clock finds 0.1 ms gone
+        return now_s[0]
+
+    pacer = Pacer(0.00015, 0.001, clock=clock, sleep=pauses.append)
+    message = snapshot(1, *(kappa(f"l{number}") for number in range(1000)))
+    pacer.begin()
+    convert.read_snapshot(convert.open_envelope(message.SerializeToString()), pacer)
+    assert len(pauses) > 1000 / 12 / 3
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused_with_a_named_error(data: bytes) -> None:
+    UNPACED.begin()
+    try:
+        envelope = convert.open_envelope(data)
+        if envelope.is_snapshot:
+            convert.read_snapshot(envelope, UNPACED)
+        elif envelope.body is not None:
+            convert.base_version(envelope)
+    except (convert.UndecodableError, convert.InvalidSnapshotError):
+        pass
+
+
+def test_a_report_becomes_a_completion_field_by_field() -> None:
+    features = Features(
+        model="whisper",
+        task="translate",
+        language="de",
+        timestamps=False,
+        kind="beam_step",
+        audio_s=3.5,
+        prompt_tokens=4,
+        max_tokens=1,
+        duration_source="mel",
+    )
+    report = make_report(
+        12,
+        features=features,
+        output_tokens=1,
+        finish_reason="length",
+        finished_s=9.5,
+        cached_prompt_tokens=2,
+        wait_s=0.5,
+        service_s=0.25,
+        concurrency=3.0,
+        preemptions=1,
+        predicted_tokens=1.5,
+        snapshot_version=8,
+        request_type="batch",
+        queue_id="q1",
+        priority=-2,
+    )
+    assert convert.CompletionWriter("boot").write(report) == pb.Completion(
+        completion_id="boot-12",
+        model_id="whisper",
+        task="translate",
+        language="de",
+        timestamps=False,
+        kind=pb.REQUEST_KIND_BEAM_STEP,
+        audio_seconds=3.5,
+        duration_source="mel",
+        prompt_token_count=4,
+        cached_prompt_token_count=2,
+        output_token_count=1,
+        max_token_count=1,
+        finish_reason=pb.FINISH_REASON_LENGTH,
+        finish_unix_seconds=9.5,
+        wait_seconds=0.5,
+        service_seconds=0.25,
+        mean_concurrency=3.0,
+        preemption_count=1,
+        predicted_token_count=1.5,
+        snapshot_version=8,
+        request_type="batch",
+        queue_id="q1",
+        priority=-2,
+    )
+
+
+def test_what_is_unknown_stays_absent() -> None:
+    message = convert.CompletionWriter("boot").write(make_report(1, features=Features()))
+    absent = [
+        name
+        for name in ("timestamps", "audio_seconds", "max_token_count")
+        if not message.HasField(name)
+    ]
+    assert len(absent) == 3
+    assert (message.request_hash, message.group_id) == ("", "")
+
+
+def test_hashes_are_keyed_by_the_boot_and_stable_within_it() -> None:
+    report = make_report(1, request_id="cmpl-1", group_id="cmpl")
+    first, again = (convert.CompletionWriter("boot").write(report) for _ in range(2))
+    other = convert.CompletionWriter("another").write(report)
+    assert first.request_hash == again.request_hash
+    assert first.request_hash != other.request_hash
+    assert first.request_hash != hashlib.blake2b(b"cmpl-1", digest_size=16).hexdigest()
+
+
+@pytest.mark.parametrize("label", ["x" * 129, "a\nb", "a\x00", "\ud800"])
+def test_a_callers_label_beyond_the_limits_is_left_out(label: str) -> None:
+    report = make_report(1, request_type=label)
+    assert convert.CompletionWriter("boot").write(report).request_type == ""
