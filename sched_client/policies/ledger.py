@@ -6,6 +6,8 @@ The guard of DESIGN.md, decision 6; the bound is proved in docs/guard.md. Standa
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from sched_client.policies.waiting import Waiting
@@ -15,6 +17,16 @@ _MIN_CAPACITY: Final = 32
 # Between them the limit falls linearly: Itai, Konheim, Rodeh, "A sparse table implementation of
 # priority queues", 1981, which makes such insertions O(log^2 n) amortised.
 _ROOT_DENSITY: Final = 0.75
+
+
+@dataclass(slots=True)
+class _Row:
+    """What waits in a range of slots, oldest first; lists, as tuples would wake the collector."""
+
+    items: list[Waiting]
+    ages: list[float]
+    values: list[float]
+    total: float
 
 
 class OvertakingLedger:
@@ -57,7 +69,7 @@ class OvertakingLedger:
         self._phi = phi
         self._count = 0
         self._youngest = -math.inf
-        self._install([], _MIN_CAPACITY)
+        self._install(_Row([], [], [], 0.0), _MIN_CAPACITY)
 
     def __len__(self) -> int:
         """Count the waiting."""
@@ -141,8 +153,9 @@ class OvertakingLedger:
 
     def restart(self) -> None:
         """Begin every account anew, for work that is now counted in another unit; O(n)."""
-        waiting = [(item, age, 0.0) for item, age, _ in self._folded(0, self._end)[0]]
-        for item, _, _ in waiting:
+        waiting = self._folded(0, self._end)
+        waiting.values = [0.0] * len(waiting.items)
+        for item in waiting.items:
             item.served_before = 0.0
         self._install(waiting, self._capacity)
 
@@ -206,43 +219,46 @@ class OvertakingLedger:
             node >>= 1
         return total
 
-    def _folded(self, low: int, high: int) -> tuple[list[tuple[Waiting, float, float]], float]:
-        """Give the waiting of a range with age and v, its c folded in, and Σ c."""
-        waiting: list[tuple[Waiting, float, float]] = []
-        total = 0.0
-        for slot in range(high - 1, low - 1, -1):
-            item, node = self._items[slot], self._capacity + slot
-            if item is not None:
-                waiting.append((item, self._ages[slot], self._least[node] + total))
-            total += self._sums[node]
-        waiting.reverse()
-        return waiting, total
+    def _folded(self, low: int, high: int) -> _Row:
+        """Give what waits in a range, the c of the range folded into its v."""
+        base = self._capacity
+        # The sum of c after each slot, to the end of the range; the last one is the whole.
+        after = list(accumulate(reversed(self._sums[base + low : base + high]), initial=0.0))
+        after.reverse()
+        items = self._items
+        held = [slot for slot in range(low, high) if items[slot] is not None]
+        return _Row(
+            items=[item for item in items[low:high] if item is not None],
+            ages=[self._ages[slot] for slot in held],
+            values=[self._least[base + slot] + after[slot - low + 1] for slot in held],
+            total=after[0],
+        )
 
     def _renew(self) -> None:
         """Pack the waiting into a table of fitting size, and count served work from zero."""
-        offset = self._phi * self._served
-        waiting = [(item, age, v + offset) for item, age, v in self._folded(0, self._end)[0]]
-        for item, _, _ in waiting:
-            item.served_before -= self._served
+        served, offset = self._served, self._phi * self._served
+        waiting = self._folded(0, self._end)
+        waiting.values = [value + offset for value in waiting.values]
+        for item in waiting.items:
+            item.served_before -= served
         capacity = _MIN_CAPACITY
-        while capacity < 2 * (len(waiting) + 1):
+        while capacity < 2 * (len(waiting.items) + 1):
             capacity *= 2
         self._install(waiting, capacity)
 
-    def _install(self, waiting: list[tuple[Waiting, float, float]], capacity: int) -> None:
-        n = len(waiting)
+    def _install(self, waiting: _Row, capacity: int) -> None:
+        n = len(waiting.items)
         self._capacity = capacity
         self._end = self._count = n
         self._served = 0.0
         self._sums = [0.0] * (2 * capacity)
-        self._items: list[Waiting | None] = [item for item, _, _ in waiting]
-        self._items += [None] * (capacity - n)
-        self._ages = [age for _, age, _ in waiting] + [0.0] * (capacity - n)
-        for slot, (item, _, _) in enumerate(waiting):
+        self._items: list[Waiting | None] = [*waiting.items, *[None] * (capacity - n)]
+        self._ages = waiting.ages + [0.0] * (capacity - n)
+        for slot, item in enumerate(waiting.items):
             item.slot = slot
         # All sums are zero, so a level is the pairwise least of the one below; only the part of
         # it that holds anything is computed.
-        levels, level, width = [], [v for _, _, v in waiting], capacity
+        levels, level, width = [], waiting.values, capacity
         while True:
             levels.append(level + [math.inf] * (width - len(level)))
             if width == 1:
@@ -275,22 +291,24 @@ class OvertakingLedger:
     def _spread(self, low: int, size: int, rank: int, new: tuple[Waiting, float]) -> None:
         """Space out what waits in an aligned range, with a new item at a rank among it."""
         capacity, least, sums = self._capacity, self._least, self._sums
-        waiting, total = self._folded(low, low + size)
-        waiting.insert(rank, (*new, math.inf))
+        row = self._folded(low, low + size)
+        row.items.insert(rank, new[0])
+        row.ages.insert(rank, new[1])
+        row.values.insert(rank, math.inf)
         for slot in range(low, low + size):
             self._items[slot] = None
             least[capacity + slot] = math.inf
             sums[capacity + slot] = 0.0
-        sums[capacity + low] = total  # counts for the slots before the range, and only for them
-        last = len(waiting)
-        for index, (item, age, v) in enumerate(waiting):
-            slot = low + index * size // last
+        sums[capacity + low] = row.total  # counts for the slots before the range only
+        n = len(row.items)
+        for index, item in enumerate(row.items):
+            slot = low + index * size // n
             self._items[slot] = item
-            least[capacity + slot] = v
+            least[capacity + slot] = row.values[index]
             item.slot = slot
             # The empty slots that follow take the age along, so that ages never fall.
-            until = low + (index + 1) * size // last
-            self._ages[slot:until] = [age] * (until - slot)
+            until = low + (index + 1) * size // n
+            self._ages[slot:until] = [row.ages[index]] * (until - slot)
         self._end = max(self._end, low + size)
         first, width = (capacity + low) // 2, size // 2
         while width:

@@ -32,6 +32,12 @@ def test_sjf_takes_the_least_work_then_the_oldest() -> None:
     assert drain(policy, 4.0) == ["b", "d", "c", "a"]
 
 
+def test_sjf_breaks_ties_by_enqueue_time_then_by_arrival() -> None:
+    policy = create_policy("sjf", UNGUARDED)
+    fill(policy, ("late", 5.0, 1.0), ("early", 4.0, 1.0), ("early too", 4.0, 1.0))
+    assert drain(policy, 6.0) == ["early", "early too", "late"]
+
+
 def test_sjf_by_tokens_takes_the_fewest_tokens() -> None:
     policy = create_policy("sjf", PolicyParameters(order_by="tokens", burst_work=math.inf))
     fill(policy, ("a", 0.0, 3.0), ("b", 1.0, 1.0), ("c", 2.0, 2.0))  # tokens 97, 99, 98
@@ -103,6 +109,16 @@ def test_a_younger_request_keeps_the_slack_that_the_oldest_does_not_need() -> No
     fill(policy, ("g", 7.0, 1.0))
     # The oldest alone could bear g (1 - 0.5); b, in between, could not.
     assert policy.pop(8.0).request_id == "a"
+
+
+def test_only_older_requests_hold_a_candidate_back() -> None:
+    policy = create_policy("sjf", PolicyParameters(phi=0.5, burst_work=2.0))
+    fill(policy, ("first", 0.0, 8.0), ("a", 1.0, 9.0))
+    assert policy.pop(2.0).request_id == "first"  # a: 2 + 4 = 6
+    fill(policy, ("c", 3.0, 4.0), ("b", 4.0, 9.5), ("x", 5.0, 3.0))
+    assert policy.pop(6.0).request_id == "x"  # a: 4.5, c: 0.5, b: 0.5
+    # c costs each older one 2.0, and a has that; b has not, but is younger and gains.
+    assert policy.pop(6.0).request_id == "c"
 
 
 def test_a_burst_of_zero_and_no_share_is_first_come_first_served() -> None:
