@@ -30,7 +30,9 @@ class CoreConfig:
     prior_text_prompt_tokens : float
         Median prompt of that trace; the spread is taken to be as large.
     forgetting : float
-        Weight that a completion keeps after each later one of its key, in (0, 1].
+        Weight that a completion keeps after each later one of its key, in (0, 1]. On eight traces
+        0.95 followed speakers best and 0.99 shuffled ones; 0.97 is within 1 % of the better in
+        order and within 1.7 % of 0.995 when shuffled, on average.
     shrinkage : float
         Completions that the parent's line counts for in a key's fit, > 0.
     min_samples : int
@@ -46,7 +48,9 @@ class CoreConfig:
     max_models : int
         Most models with a service time of their own.
     drift_threshold, drift_tolerance : float
-        Page-Hinkley's λ and δ, in robust deviations.
+        Page-Hinkley's λ and δ, in robust deviations. On eight traces, shuffled so that nothing
+        changes, λ of 12, 15 and 18 raised 14, 9 and 3 events in 33,354 completions; English
+        turned into French was seen after 12, 15 and 19 (medians).
     drift_keep_ratio : float
         Weight that the past keeps when a drift is detected, in (0, 1].
     service_forgetting : float
@@ -71,7 +75,7 @@ class CoreConfig:
     gross_deviations: float = 6.0
     max_keys: int = 20_000
     max_models: int = 64
-    drift_threshold: float = 12.0
+    drift_threshold: float = 18.0
     drift_tolerance: float = 0.5
     drift_keep_ratio: float = 0.1
     service_forgetting: float = 0.995

@@ -6,7 +6,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from river import drift, stats
 
@@ -28,9 +28,9 @@ class DriftEvent:
     detected_s : float
         Unix time of the completion that raised it.
     before, after : float
-        The level before and after: for ``kappa`` tokens per second of audio at the key's mean
-        size, for ``service`` seconds per token at the model's mean request; so both hold the
-        intercept's share, without which a slope and an intercept could trade unseen.
+        The level before and after, over the same completions around the change: for ``kappa``
+        tokens per second of audio, for ``service`` seconds per token; so both hold the share of
+        the intercept, without which a slope and an intercept could trade unseen.
     completions_to_adapt : int or None
         None until adapted.
     ended_s : float or None
@@ -50,6 +50,31 @@ class DriftEvent:
     ended_s: float | None = None
 
 
+class Sample(NamedTuple):
+    """What one completion was to a learner.
+
+    Attributes
+    ----------
+    y : float
+        What came, after clipping.
+    expected, reference : float
+        What the newest coefficients and those of `LevelWatch.reference_` predicted, ≥ 0.
+    deviation : float
+        The robust deviation of such a residual, > 0.
+    units : float
+        What a level is counted by: seconds of audio, or tokens, ≥ 0.
+    coefficients : sequence of float
+        The learner's, when it predicted.
+    """
+
+    y: float
+    expected: float
+    reference: float
+    deviation: float
+    units: float
+    coefficients: Sequence[float]
+
+
 class Change(NamedTuple):
     """What a `LevelWatch` saw: a change that began, or the end of one after so many."""
 
@@ -62,9 +87,9 @@ class Change(NamedTuple):
 # Keeps divisions finite; any real level is far above.
 _TINY: Final = 1e-12
 # A residual beyond so many deviations counts as that many, so that no single completion raises
-# an event (λ = 10, δ = 0.5 need at least three).
+# an event: with λ = 18 and δ = 0.5 it takes at least six.
 _MAX_DEVIATIONS: Final = 4.0
-# Completions of a key before its changes are watched; river's default.
+# Completions that Page-Hinkley sees before it speaks; river's default.
 _MIN_INSTANCES: Final = 30
 # A change of at most so much is not worth an event, and ends one: DESIGN.md's ±10 %.
 _TOLERANCE_RATIO: Final = 0.1
@@ -74,7 +99,10 @@ _FAST: Final = 0.2
 _SLOW: Final = 0.05
 # Completions after a detection before it can be over.
 _MIN_ADAPT: Final = 8
-# The level before a change is read this many to twice as many completions back.
+# Completions before anything is tested, at the start and after an event: what a learner that has
+# just begun, or just dropped its past, knows is no reference.
+_SETTLE: Final = 32
+# The reference is what the learner knew this many to twice as many completions ago.
 _LAG: Final = 64
 
 
@@ -86,12 +114,17 @@ class LevelWatch:
     threshold, tolerance : float
         Page-Hinkley's λ and δ, in robust deviations.
 
+    Attributes
+    ----------
+    reference_ : list of float
+        The learner's coefficients of 64 to 128 completions ago; empty while settling.
+
     Notes
     -----
-    River's `PageHinkley` on standardized residuals, taken against the level of 64 to 128
-    completions ago: against the newest level, a learner that forgets fast hides the change. The
-    level after the change is the ratio of what came to what one unit of level would have given,
-    over the last completions, so that it does not depend on how far the learner has followed.
+    River's `PageHinkley` on standardized residuals from the reference: from the newest
+    coefficients, a learner that forgets fast hides the change. Levels before and after are what
+    the reference expects, and what came, of the same latest completions, each over their units
+    (seconds of audio, tokens), so that other lengths alone are no change.
 
     References
     ----------
@@ -99,18 +132,20 @@ class LevelWatch:
     """
 
     __slots__ = (
-        "_adapting", "_before", "_lagged", "_n", "_pending", "_test", "_unit", "_y", "threshold",
-        "tolerance",
+        "_adapting", "_before", "_expected", "_n", "_pending", "_test", "_units", "_y",
+        "reference_", "threshold", "tolerance",
     )  # fmt: skip
 
     def __init__(self, *, threshold: float, tolerance: float) -> None:
         self.threshold = threshold
         self.tolerance = tolerance
+        self.reference_: list[float] = []
+        self._pending: list[float] = []
         self._test = self._new_test()
         self._n = 0
-        self._y = 0.0
-        self._unit = 0.0
-        self._pending = self._lagged = self._before = 0.0
+        # Running means over the last completions: what came, what was expected, the units.
+        self._y = self._expected = self._units = 0.0
+        self._before = 0.0
         # Completions since the detection of the event that is open, or -1.
         self._adapting = -1
 
@@ -124,73 +159,79 @@ class LevelWatch:
         """Whether a change was detected that the learner has not followed yet."""
         return self._adapting >= 0
 
-    def update(self, y: float, expected: float, deviation: float, level: float) -> Change | None:
+    def update(self, sample: Sample) -> Change | None:
         """Take one completion.
 
         Parameters
         ----------
-        y, expected : float
-            What came (after clipping) and what was predicted, ≥ 0.
-        deviation : float
-            The robust deviation of such a residual, > 0.
-        level : float
-            The learner's level when it predicted.
+        sample : Sample
+            What it was to the learner.
 
         Returns
         -------
         Change or None
             A change that begins or ends with this completion.
         """
-        if self._n % _LAG == 0:
-            self._lagged = level if self._n == 0 else self._pending
-            self._pending = level
-        self._n += 1
-        share = _FAST if self._adapting < 0 else max(_SLOW, 1.0 / (self._adapting + 1))
-        self._y += share * (y - self._y)
-        self._unit += share * (expected / max(level, _TINY) - self._unit)
-        seen = self._y / max(self._unit, _TINY)
         if self._adapting >= 0:
-            return self._follow(seen, level)
-        z = (y - expected * self._lagged / max(level, _TINY)) / deviation
+            return self._follow(sample)
+        if self._n % _LAG == 0 and self._n > 0:
+            self.reference_ = self._pending
+            self._pending = list(sample.coefficients)
+        self._n += 1
+        self._average(_FAST, sample.y, sample.reference, sample.units)
+        if self._n <= _SETTLE:
+            if self._n == _SETTLE:
+                self.reference_ = self._pending = list(sample.coefficients)
+            return None
+        z = (sample.y - sample.reference) / sample.deviation
         self._test.update(min(max(z, -_MAX_DEVIATIONS), _MAX_DEVIATIONS))
         if not self._test.drift_detected:
             return None
-        before = self._lagged
-        if abs(seen - before) <= _TOLERANCE_RATIO * before:
+        units = max(self._units, _TINY)
+        before, after = self._expected / units, self._y / units
+        if abs(after - before) <= _TOLERANCE_RATIO * before:
             return None
-        self._adapting = 0
-        self._before = before
-        return Change(begun=True, before=before, after=seen, completions=0)
+        self._adapting, self._before = 0, before
+        return Change(begun=True, before=before, after=after, completions=0)
 
-    def _follow(self, seen: float, level: float) -> Change | None:
+    def _average(self, share: float, y: float, expected: float, units: float) -> None:
+        self._y += share * (y - self._y)
+        self._expected += share * (expected - self._expected)
+        self._units += share * (units - self._units)
+
+    def _follow(self, sample: Sample) -> Change | None:
         self._adapting += 1
-        if self._adapting < _MIN_ADAPT or abs(seen - level) > _TOLERANCE_RATIO * seen:
+        share = max(_SLOW, 1.0 / self._adapting)
+        self._average(share, sample.y, sample.expected, sample.units)
+        wrong = abs(self._y - self._expected) > _TOLERANCE_RATIO * self._y
+        if wrong or self._adapting < _MIN_ADAPT:
             return None
         completions, self._adapting = self._adapting, -1
         self._n, self._test = 0, self._new_test()
-        return Change(begun=False, before=self._before, after=level, completions=completions)
+        self.reference_ = []
+        after = self._expected / max(self._units, _TINY)
+        return Change(begun=False, before=self._before, after=after, completions=completions)
 
-    def state(self) -> list[float | None]:
-        """Give what was learned, as numbers; None stands for infinity."""
+    def state(self) -> list[Any]:
+        """Give what was learned as JSON (hence Any); None stands for infinity."""
         test = self._test
         low = None if test._min_increase == math.inf else test._min_increase
         return [
-            self._n, self._y, self._unit, self._pending, self._lagged, self._before,
-            self._adapting, test._x_mean.n, test._x_mean.get(), test._sum_increase,
-            test._sum_decrease, low, test._max_decrease, int(test.drift_detected),
+            self._n, self._y, self._expected, self._units, self._before, self._adapting,
+            test._x_mean.n, test._x_mean.get(), test._sum_increase, test._sum_decrease, low,
+            test._max_decrease, int(test.drift_detected), self.reference_, self._pending,
         ]  # fmt: skip
 
-    def restore(self, state: Sequence[float | None]) -> Self:
-        """Take on what `state` gave; return self."""
-        numbers = [math.inf if number is None else number for number in state]
-        (
-            n, self._y, self._unit, self._pending, self._lagged, self._before, adapting,
-            mean_n, mean, increase, decrease, low, high, detected,
-        ) = numbers  # fmt: skip
-        self._n, self._adapting = int(n), int(adapting)
+    def restore(self, state: Sequence[Any]) -> Self:
+        """Take on what `state` gave (JSON, hence Any); return self."""
         test = self._test
+        (
+            self._n, self._y, self._expected, self._units, self._before, self._adapting,
+            mean_n, mean, test._sum_increase, test._sum_decrease, low,
+            test._max_decrease, detected, reference, pending,
+        ) = state  # fmt: skip
         test._x_mean = stats.Mean._from_state(mean_n, mean)
-        test._sum_increase, test._sum_decrease = increase, decrease
-        test._min_increase, test._max_decrease = low, high
+        test._min_increase = math.inf if low is None else low
         test._drift_detected = bool(detected)
+        self.reference_, self._pending = list(reference), list(pending)
         return self

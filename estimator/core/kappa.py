@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from estimator.core.config import MAX_CHAIN, CoreConfig
-from estimator.core.drift import LevelWatch
+from estimator.core.config import CoreConfig
+from estimator.core.drift import LevelWatch, Sample
 from estimator.core.intervals import RatioQuantiles
 from estimator.core.learner import AffineRegressor, Anchor
 from estimator.core.observation import Completion
@@ -50,11 +50,6 @@ class Node:
             source="learned" if self.n_seen >= min_samples else "prior",
         )
 
-    def level(self) -> float:
-        """Give the tokens per unit of size at this key's mean size, intercept included."""
-        r = self.regressor
-        return max(r.kappa_ + r.intercept_ / max(r.size_1_, _MIN_SIZE), 0.0)
-
     def has_moved(self, min_samples: int) -> bool:
         """Say whether a client would act differently on what is known now."""
         old = self.published
@@ -80,18 +75,13 @@ class Node:
 # their own, and cost as much as the key's own; a parent is at most 3 completions behind.
 _THIN_AFTER: Final = 64
 _THIN_BY: Final = 4
-# Keeps a level finite where every size seen was 0.
-_MIN_SIZE: Final = 1e-3
 
 
 class Lesson(NamedTuple):
     """What one completion was to the key it taught."""
 
     node: Node
-    value: float
-    expected: float
-    deviation: float
-    level: float
+    sample: Sample
 
 
 class KappaTable:
@@ -174,12 +164,17 @@ class KappaTable:
         if completion.finish_reason == "length" and y <= expected:
             self._touch(node, taught=False)
             return None
-        level = node.level()
+        coefficients = (regressor.kappa_, regressor.intercept_)
         self._touch(node, taught=True)
         weight = regressor.weight_of(size)
         value, deviation = regressor.judge(size, y)
         self._teach(node, size, y, value, weight)
-        return Lesson(node, expected if value is None else value, expected, deviation, level)
+        reference = expected
+        if node.watch is not None and node.watch.reference_:
+            slope, intercept = node.watch.reference_
+            reference = max(intercept + slope * size, 1.0)
+        y = expected if value is None else value
+        return Lesson(node, Sample(y, expected, reference, deviation, size, coefficients))
 
     def _teach(
         self, leaf: Node, size: float, y: float, value: float | None, weight: float
@@ -221,12 +216,21 @@ class KappaTable:
                 self._known.move_to_end(node.key)
             node = node.parent
         while len(self) > self.config.max_keys:
-            self._evict()
+            self._evict(leaf)
 
-    def _evict(self) -> None:
-        # The newest of those on trial may be the chain in use.
-        table = self._new if len(self._new) > MAX_CHAIN else self._known or self._new
-        key, node = table.popitem(last=False)
+    def _evict(self, leaf: Node | None) -> None:
+        """Drop the least recently used key, those on trial first, but none of the leaf's chain.
+
+        Neither has children: on trial, children are older than their parents; and where only the
+        leaf's own chain is on trial, so they are among the known.
+        """
+        oldest = next(iter(self._new.values()), None)
+        on_trial = oldest is not None
+        node: Node | None = leaf
+        while node is not None and on_trial:
+            on_trial = node is not oldest
+            node = node.parent
+        key, node = (self._new if on_trial else self._known).popitem(last=False)
         self._dirty.pop(key, None)
         if node.published is not None:
             self._removed.add(key)
@@ -340,7 +344,7 @@ class KappaTable:
                 established = node.n_seen >= self.config.min_samples
                 (self._known if established else self._new)[node.key] = node
         while len(self) > self.config.max_keys:
-            self._evict()
+            self._evict(None)
 
     def new_watch(self) -> LevelWatch:
         """Make a watch for a key's level."""

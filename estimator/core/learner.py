@@ -15,6 +15,8 @@ from estimator.core.robust import Temper
 # clips are many. Weighting lowered the error on seven of eight traces, by 0.7 % on average, and it
 # bounds the leverage of one absurd duration.
 _MAX_WEIGHT: Final = 4.0
+# Share of the prior's weight that never fades: it holds the slope where one length alone is seen.
+_LEAST_PULL: Final = 0.05
 # Below this share of w·Σws² the sizes seen are one and the same, and the slope is the parent's.
 _COLLINEAR: Final = 1e-12
 
@@ -88,6 +90,8 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         that one completion moves the keys of its own chain only.
     temper : Temper
         Robust spread of the residuals, in units of √tokens.
+    pull_ : float
+        Completions that the parent's line counts for now.
     weight_ : float
         Decayed number of completions.
 
@@ -129,6 +133,8 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
             clip_deviations=clip_deviations,
             gross_deviations=gross_deviations,
         )
+        # A prior is a guess and fades as the first completions do; a parent goes on learning.
+        self.pull_ = shrinkage
         self.weight_ = 0.0
         self._s = 0.0
         self._ss = 0.0
@@ -163,6 +169,8 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         if y is None:
             return
         keep = self.forgetting
+        if isinstance(self.parent, Anchor):
+            self.pull_ = max(keep * self.pull_, _LEAST_PULL * self.shrinkage)
         self.weight_ = keep * self.weight_ + w
         self._s = keep * self._s + w * size
         self._ss = keep * self._ss + w * size * size
@@ -179,7 +187,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
 
     def solve(self) -> None:
         """Fit the line to the sums and the parent's line."""
-        parent, n0 = self.parent, self.shrinkage
+        parent, n0 = self.parent, self.pull_
         slope, level, size_1, size_2 = (
             parent.kappa_, parent.intercept_, parent.size_1_, parent.size_2_,
         )  # fmt: skip
@@ -200,7 +208,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         """Give what was fitted, as numbers."""
         return [
             self.kappa_, self.intercept_, self.size_1_, self.size_2_, self.weight_,
-            self._s, self._ss, self._y, self._sy, *self.temper.state(),
+            self.pull_, self._s, self._ss, self._y, self._sy, *self.temper.state(),
         ]  # fmt: skip
 
     def restore(self, state: Sequence[float]) -> Self:
@@ -215,10 +223,10 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
             raise ValueError(f"a regressor's state has {_STATE_LENGTH} finite numbers: {state}")
         (
             self.kappa_, self.intercept_, self.size_1_, self.size_2_, self.weight_,
-            self._s, self._ss, self._y, self._sy, *temper,
+            self.pull_, self._s, self._ss, self._y, self._sy, *temper,
         ) = state  # fmt: skip
         self.temper.restore(temper)
         return self
 
 
-_STATE_LENGTH: Final = 12
+_STATE_LENGTH: Final = 13

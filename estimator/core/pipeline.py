@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from estimator.core.config import CoreConfig
-from estimator.core.drift import Change, DriftEvent, DriftKind
+from estimator.core.drift import Change, DriftEvent, DriftKind, Sample
 from estimator.core.kappa import KappaTable, Lesson
 from estimator.core.observation import Completion
-from estimator.core.residence import ServiceFit, ServiceLesson
+from estimator.core.residence import ServiceFit
 from estimator.core.service_time import ServiceTable
 from sched_client.model import KappaEntry, Key, Partition, ServiceTime
 
@@ -125,9 +125,7 @@ class Pipeline:
         if node.watch is None and node.n_seen >= _WATCH_AFTER:
             node.watch = self._kappa.new_watch()
         if node.watch is not None:
-            change = node.watch.update(
-                lesson.value, lesson.expected, lesson.deviation, lesson.level
-            )
+            change = node.watch.update(lesson.sample)
             if change is not None:
                 if change.begun:
                     node.regressor.discount(self.config.drift_keep_ratio)
@@ -140,15 +138,13 @@ class Pipeline:
         self,
         completion: Completion,
         fit: ServiceFit,
-        lesson: ServiceLesson,
+        sample: Sample,
         events: list[DriftEvent],
     ) -> None:
         if fit.watch is None and fit.n_fit_ >= _WATCH_AFTER:
             fit.watch = self._kappa.new_watch()
         if fit.watch is not None:
-            change = fit.watch.update(
-                lesson.value_s, lesson.expected_s, lesson.deviation_s, lesson.level_s
-            )
+            change = fit.watch.update(sample)
             if change is not None:
                 if change.begun:
                     fit.discount(self.config.drift_keep_ratio)

@@ -4,12 +4,12 @@ Owns one model's fit and what is reported of it. Knows nothing of completions.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
 from estimator.core.config import CoreConfig
-from estimator.core.drift import LevelWatch
+from estimator.core.drift import LevelWatch, Sample
 from estimator.core.non_negative import Matrix, fit_non_negative
 from estimator.core.robust import Temper
 from sched_client.model import ServiceTime
@@ -34,13 +34,12 @@ _MIN_SERVICE_S: Final = 1e-4
 _PRIOR: Final = ServiceTime()
 
 
-class ServiceLesson(NamedTuple):
-    """What one completion was to the model it taught."""
-
-    value_s: float
-    expected_s: float
-    deviation_s: float
-    level_s: float
+def _predict(
+    coefficients: Sequence[float], tokens: float, prompt: float, concurrency: float
+) -> float:
+    c0, c1, c2, c3, c4 = coefficients
+    seconds = c0 + c2 * prompt + c3 * concurrency + (c1 + c4 * concurrency) * tokens
+    return max(_MIN_SERVICE_S, seconds)
 
 
 class ServiceFit:
@@ -129,37 +128,29 @@ class ServiceFit:
             rate = max(_MEAN_RATE, 1.0 / self.n_audio_)
             self.mean_audio_s_ += rate * (audio_s - self.mean_audio_s_)
 
-    def predict(self, tokens: float, prompt: float, concurrency: float) -> float:
-        """Estimate seconds at a concurrency, > 0."""
-        c0, c1, c2, c3, c4 = self.coef_
-        return max(
-            c0 + c2 * prompt + c3 * concurrency + (c1 + c4 * concurrency) * tokens, _MIN_SERVICE_S
-        )
-
-    def learn(
-        self, tokens: float, prompt: float, concurrency: float, seconds: float
-    ) -> ServiceLesson:
+    def learn(self, tokens: float, prompt: float, concurrency: float, seconds: float) -> Sample:
         """Learn one residence, > 0, at a known concurrency, ≥ 1."""
         self._n_concurrency += 1
         rate = max(_REFERENCE_RATE, 1.0 / self._n_concurrency)
         self._concurrency += rate * (concurrency - self._concurrency)
         if abs(self._concurrency - self.reference_) > _REFERENCE_RATIO * self.reference_:
             self.reference_ = max(self._concurrency, 1.0)
-        level = self.level()
-        expected = self.predict(tokens, prompt, concurrency)
+        coefficients = self.coef_
+        expected = reference = _predict(coefficients, tokens, prompt, concurrency)
+        if self.watch is not None and self.watch.reference_:
+            reference = _predict(self.watch.reference_, tokens, prompt, concurrency)
         value, deviation = self.temper.judge(seconds, expected, expected)
-        if value is None:
-            return ServiceLesson(expected, expected, deviation, level)
-        self._batch.append([1.0, tokens, prompt, concurrency, tokens * concurrency, value])
-        self.n_fit_ += 1
-        if len(self._batch) >= min(_MAX_BATCH, 1 + self.n_fit_ // 4):
-            self._fit()
-        return ServiceLesson(value, expected, deviation, level)
+        if value is not None:
+            self._batch.append([1.0, tokens, prompt, concurrency, tokens * concurrency, value])
+            self.n_fit_ += 1
+            if len(self._batch) >= min(_MAX_BATCH, 1 + self.n_fit_ // 4):
+                self._fit()
+        y = expected if value is None else value
+        return Sample(y, expected, reference, deviation, max(tokens, 1.0), coefficients)
 
-    def level(self) -> float:
-        """Give the seconds per token of a mean request at the reference concurrency."""
-        mean = self.mean_tokens_
-        return self.predict(mean, self._mean_prompt, self.reference_) / mean
+    def _new_watch(self) -> LevelWatch:
+        config = self.config
+        return LevelWatch(threshold=config.drift_threshold, tolerance=config.drift_tolerance)
 
     def _fit(self) -> None:
         rows = np.array(self._batch)
@@ -205,7 +196,7 @@ class ServiceFit:
             self.coef_, self.reference_, self._concurrency, self._n_concurrency,
             self.mean_tokens_, self.mean_audio_s_, self._mean_prompt, self.n_seen_,
             self.n_audio_, self.n_fit_, self._sums.ravel().tolist(), [*map(list, self._batch)],
-            self.temper.state(), None if self.watch is None else self.watch.state(),
+            self.temper.state(),  None if self.watch is None else self.watch.state(),
         ]  # fmt: skip
 
     def restore(self, state: Sequence[Any]) -> Self:
@@ -228,8 +219,5 @@ class ServiceFit:
             raise ValueError("a service time's state must be finite")
         self.temper.restore(temper)
         if watch is not None:
-            config = self.config
-            self.watch = LevelWatch(
-                threshold=config.drift_threshold, tolerance=config.drift_tolerance
-            ).restore(watch)
+            self.watch = self._new_watch().restore(watch)
         return self

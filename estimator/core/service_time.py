@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from estimator.core.config import CoreConfig
+from estimator.core.drift import Sample
 from estimator.core.observation import Completion
-from estimator.core.residence import MIN_PER_TOKEN_S, ServiceFit, ServiceLesson
+from estimator.core.residence import MIN_PER_TOKEN_S, ServiceFit
 from sched_client.model import ServiceTime
 
 # The fallback serves models without completions of their own: once it has so many, every fourth
@@ -40,7 +41,7 @@ class ServiceTable:
         yield "", self._fallback
         yield from self._models.items()
 
-    def learn(self, completion: Completion) -> tuple[ServiceFit, ServiceLesson] | None:
+    def learn(self, completion: Completion) -> tuple[ServiceFit, Sample] | None:
         """Learn one completion; None if it told nothing of seconds.
 
         Notes
