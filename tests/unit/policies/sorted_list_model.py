@@ -1,4 +1,7 @@
-"""A policy written as naively as its definition: sorted lists, scans and exact fractions."""
+"""A policy written as naively as its definition: sorted lists and scans.
+
+Ratios are fractions; accounts are floats, exact for the dyadic numbers that the tests use.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +17,8 @@ class Stay:
     sequence: int
     returned: bool
     age_s: float
-    served: Fraction = Fraction(0)
-    overtaken: Fraction = Fraction(0)
+    served: float = 0.0
+    overtaken: float = 0.0
 
 
 class SortedListModel:
@@ -29,8 +32,8 @@ class SortedListModel:
         self.sequence = 0
         self.youngest_s = float("-inf")
 
-    def work(self, entry: WaitingEntry) -> Fraction:
-        return Fraction(entry.service_s if self.parameters.order_by == "service" else entry.tokens)
+    def work(self, entry: WaitingEntry) -> float:
+        return entry.service_s if self.parameters.order_by == "service" else entry.tokens
 
     def ids(self) -> list[str]:
         return [stay.entry.request_id for stay in self.stays]
@@ -54,14 +57,12 @@ class SortedListModel:
             if self.choice is gone[0]:
                 self.choice = None
 
-    def slack(self, stay: Stay) -> Fraction:
-        burst = self.parameters.burst_work
-        if burst == float("inf"):
-            return Fraction(10**30)
-        return Fraction(self.parameters.phi) * stay.served + Fraction(burst) - stay.overtaken
+    def slack(self, stay: Stay) -> float:
+        parameters = self.parameters
+        return parameters.phi * stay.served + parameters.burst_work - stay.overtaken
 
-    def charge(self, stay: Stay) -> Fraction:
-        return Fraction(0) if stay.returned else self.work(stay.entry)
+    def charge(self, stay: Stay) -> float:
+        return 0.0 if stay.returned else self.work(stay.entry)
 
     def rank(self, stay: Stay, now_s: float) -> tuple[object, ...]:
         entry = stay.entry
@@ -72,14 +73,15 @@ class SortedListModel:
         if stay.returned:
             return (entry.priority, 0, entry.enqueued_s, -stay.sequence)
         if self.name == "sjf":
-            key: Fraction = self.work(entry)
+            key: float | Fraction = self.work(entry)
         else:
-            key = -(1 + (Fraction(now_s) - Fraction(entry.enqueued_s)) / self.work(entry))
+            wait = Fraction(now_s) - Fraction(entry.enqueued_s)
+            key = -(1 + wait / Fraction(self.work(entry)))
         return (entry.priority, 1, key, entry.enqueued_s, stay.sequence)
 
     def keeps_slack(self, candidate: Stay) -> bool:
         charge = self.charge(candidate)
-        phi = Fraction(self.parameters.phi)
+        phi = self.parameters.phi
         older = self.stays[: self.stays.index(candidate)]
         return all(self.slack(stay) + phi * charge - charge >= 0 for stay in older)
 
@@ -114,7 +116,7 @@ class SortedListModel:
     ) -> None:
         if parameters.order_by != self.parameters.order_by:
             for stay in self.stays:
-                stay.served = stay.overtaken = Fraction(0)
+                stay.served = stay.overtaken = 0.0
         self.parameters = parameters
         for stay in self.stays:
             stay.entry = re_estimate(stay.entry)

@@ -14,6 +14,10 @@ from sched_client.policies import WaitingEntry, create_policy
 _TRUE_WORK = st.integers(1, 120).map(lambda quarters: quarters / 4)
 
 
+# How far an estimate may be from the truth, as a factor either way; None: anything.
+_WORST_FACTOR = {"right": 1.0, "ten times wrong": 10.0, "random": None}
+
+
 def _estimate(kind: str, true_work: float, rng: random.Random) -> float:
     if kind == "right":
         return true_work
@@ -44,21 +48,30 @@ def test_nobody_sees_more_work_served_than_the_bound(
     rng = random.Random(seed)
     policy = create_policy(name, PolicyParameters(phi=phi, burst_work=burst_work))
     served = 0.0
-    arrived: dict[str, tuple[float, float]] = {}  # served so far, and work waiting, at arrival
+    served_truly = 0.0
+    factor = _WORST_FACTOR[kind]
+    # At its arrival: work served so far and work waiting, as estimated and in truth.
+    arrived: dict[str, tuple[float, float, float, float]] = {}
     pending = list(enumerate(works))
     now_s = 0.0
 
     def pop() -> None:
-        nonlocal served
+        nonlocal served, served_truly
         entry = policy.pop(now_s)
-        served_before, ahead = arrived.pop(entry.request_id)
-        assert (served - served_before) * (1.0 - phi) <= ahead + burst_work
+        before, truly_before, ahead, truly_ahead = arrived.pop(entry.request_id)
+        assert (served - before) * (1.0 - phi) <= ahead + burst_work
+        if factor is not None:
+            bound = factor**2 * truly_ahead + factor * burst_work
+            assert (served_truly - truly_before) * (1.0 - phi) <= bound
         served += entry.service_s
+        served_truly += works[int(entry.request_id)]
 
     for arrivals, departures in bursts:
         for _ in range(min(arrivals, len(pending))):
             number, work = pending.pop(0)
-            arrived[str(number)] = (served, math.fsum(entry.service_s for entry in policy))
+            ahead = math.fsum(entry.service_s for entry in policy)
+            truly_ahead = math.fsum(works[int(entry.request_id)] for entry in policy)
+            arrived[str(number)] = (served, served_truly, ahead, truly_ahead)
             estimate = _estimate(kind, work, rng)
             priority = rng.choice([0, 0, 1])
             policy.add(WaitingEntry(str(number), now_s, estimate, 1.0, priority=priority))

@@ -19,8 +19,8 @@ from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_pol
 from sched_client.policies.guarded import GuardedPolicy
 from tests.unit.policies.sorted_list_model import SortedListModel
 
-# Dyadic numbers of few bits: their sums and products are exact in floats, so that the model's
-# fractions and the policy's floats must agree at equality, too. Few values, so that ties happen.
+# Dyadic numbers of few bits: their sums and products are exact in floats, so that the model
+# and the policy must agree at equality, too. Few values, so that ties happen.
 _WORKS = st.sampled_from([0.125, 0.5, 1.0, 1.0, 1.5, 3.0, 8.0, 40.0])
 _STEPS = st.sampled_from([0.0, 0.125, 0.5, 1.0, 7.0, -3.0, 64.0, -50.0])
 _PARAMETERS = st.builds(
@@ -152,12 +152,11 @@ class PolicyMachine(RuleBasedStateMachine):
             return
         assert len(self.policy) == len(self.model.stays)
         assert [entry.request_id for entry in self.policy] == self.model.ids()
-        if isinstance(self.policy, GuardedPolicy) and self.model.parameters.burst_work < 1e9:
+        if isinstance(self.policy, GuardedPolicy):
+            burst_work = self.model.parameters.burst_work
             ledger = self.policy._ledger
             for item, stay in zip(ledger, self.model.stays, strict=True):
-                assert ledger.slack(item, self.model.parameters.burst_work) == float(
-                    self.model.slack(stay)
-                )
+                assert ledger.slack(item, burst_work) == self.model.slack(stay)
 
 
 @pytest.mark.parametrize("name", POLICY_NAMES)
@@ -166,7 +165,7 @@ def test_policy_agrees_with_the_sorted_list_model(name: str) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=30,
+            max_examples=25,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),
