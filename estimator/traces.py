@@ -129,7 +129,7 @@ class TraceReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._format = format_of(path.name)
+        self._format = format_of(str(path))
         try:
             if not path.is_file():
                 what = "is not a file" if path.exists() else "no such file"

@@ -50,27 +50,33 @@ def export(
 
     with connect(target, timeout_s) as client:
         if file == "-":
-            write_rows(_rows(client, None), sys.stdout, "jsonl" if as_json else "csv")
+            rows = _rows(client, _origin_s(client), None)
+            write_rows(rows, sys.stdout, "jsonl" if as_json else "csv")
             return
         path = Path(file)
         try:
-            form = format_of(path.name)
+            form = format_of(file)
         except TraceError as error:
             raise CommandError(str(error), EXIT_USAGE) from error
         with _replacing(path) as out, Progress(f"exporting {printable(path.name)}") as progress:
-            count = write_rows(_rows(client, progress), out, form)
+            count = write_rows(_rows(client, _origin_s(client), progress), out, form)
     if as_json:
         say_json({"file": file, "row_count": count})
     else:
         say(f"{printable(file)}: {count:,} completions")
 
 
-def _rows(client: "EstimatorClient", progress: Progress | None) -> Iterator[dict[str, object]]:
-    from estimator.traces import cells_of  # noqa: PLC0415 # light start
-
+def _origin_s(client: "EstimatorClient") -> float:
     # Completions come in the order in which they were learned, the short ones first: who arrived
     # first is known only at the end. Reading twice keeps memory flat however long the history is.
-    origin_s = min(map(_arrival_s, client.completions()), default=0.0)
+    return min(map(_arrival_s, client.completions()), default=0.0)
+
+
+def _rows(
+    client: "EstimatorClient", origin_s: float, progress: Progress | None
+) -> Iterator[dict[str, object]]:
+    from estimator.traces import cells_of  # noqa: PLC0415 # light start
+
     for n, one in enumerate(client.completions(), start=1):
         # Rows whose arrival lies before the origin came between the two readings.
         arrival_s = round(max(_arrival_s(one) - origin_s, 0.0), 6)

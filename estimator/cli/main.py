@@ -87,8 +87,7 @@ def _run(arguments: list[str]) -> int:
     except CommandError as error:
         warn(error.message)
         return error.code
-    except (KeyboardInterrupt, typer.Abort):
-        warn("interrupted")
+    except (KeyboardInterrupt, typer.Abort):  # typer itself answers the first with 130
         return EXIT_INTERRUPTED
     except (BrokenPipeError, SystemExit):
         # Outside its standalone mode, typer exits for a closed pipe only.
