@@ -4,6 +4,7 @@ Everything here runs on the engine's thread, between or beside vLLM's own steps:
 no lock, no unbounded loop. Imports neither vLLM nor grpc; the link is given.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from sched_client.options import ClientOptions
 from sched_client.policies import POLICY_NAMES, create_policy
 from sched_client.policies.base import WaitingEntry
 from sched_client.vllm.features import FeatureReader
-from sched_client.vllm.mode import Decision, decide
+from sched_client.vllm.mode import Decision, decide, failed
 from sched_client.vllm.queue import KappadQueue
 from sched_client.vllm.tracker import Record, Tracker
 
@@ -223,11 +224,12 @@ class EngineClient:
     def on_failure(self, error: Exception) -> None:
         """Count a failure of our own, log it once, and stand aside."""
         self.failures += 1
-        self.failure = f"{type(error).__name__}: {error}"[:_MAX_REASON]
         self._pending = []
-        self.decision = decide(
-            self.options, self.snapshot, policies=POLICY_NAMES, failure=self.failure
-        )
+        # Nothing here may raise: str() of another's exception may.
+        self.failure = type(error).__name__
+        with contextlib.suppress(Exception):
+            self.failure = f"{self.failure}: {error}"[:_MAX_REASON]
+        self.decision = failed(self.failure)
         logger.error(
             "kappad failed and gave every waiting request back to vLLM's own order", exc_info=error
         )

@@ -40,7 +40,6 @@ def decide(
     policies: Collection[str],
     kill_switch: bool = False,
     stale_for_s: float | None = None,
-    failure: str = "",
 ) -> Decision:
     """Weigh everything that has a say in the mode.
 
@@ -56,20 +55,16 @@ def decide(
         Whether the file named ``off`` lies beside the socket.
     stale_for_s : float or None
         Seconds since the last sign of the sidecar, None while it is in touch.
-    failure : str
-        What went wrong in our own code; empty if nothing did.
 
     Returns
     -------
     Decision
-        ``off`` for a failure, a kill switch or a long silence, in this order.
+        ``off`` for a kill switch or a long silence, in this order.
     """
     asked: Mode = snapshot.settings.mode
     if options.mode != "auto":
         asked = options.mode  # type: ignore[assignment]  # read_options accepts modes only
     policy = snapshot.settings.policy if options.policy == "auto" else options.policy
-    if failure:
-        return Decision("off", "fcfs", f"failure: {failure}", reports=False)
     if kill_switch:
         return Decision("off", "fcfs", "kill switch", reports=False)
     if asked == "off":
@@ -85,3 +80,19 @@ def decide(
         return Decision(asked, "fcfs", f"unknown policy {policy[:64]!r}")
     overridden = asked != snapshot.settings.mode or policy != snapshot.settings.policy
     return Decision(asked, policy, "options" if overridden else "")
+
+
+def failed(failure: str) -> Decision:
+    """Give the decision that stands for ever after a failure of our own.
+
+    Parameters
+    ----------
+    failure : str
+        What went wrong.
+
+    Returns
+    -------
+    Decision
+        Mode ``off`` without reports.
+    """
+    return Decision("off", "fcfs", f"failure: {failure}", reports=False)

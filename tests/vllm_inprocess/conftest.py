@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from sched_client.model import Settings, prior_snapshot
-from tests.vllm_inprocess.engine import Driver, FakeLink, kappad_scheduler
+from tests.support.vllm_fakes import FakeLink
+from tests.vllm_inprocess.engine import Driver, kappad_scheduler
 
 
 @pytest.fixture
@@ -14,7 +15,12 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Driver, FakeLi
     """Start a driven KappadScheduler in a mode and policy."""
 
     def starter(
-        mode: Any = "on", policy: str = "sjf", *, options: Any = None, length: Any = None, **others: Any
+        mode: Any = "on",
+        policy: str = "sjf",
+        *,
+        options: Any = None,
+        length: Any = None,
+        **others: Any,
     ) -> tuple[Driver, FakeLink]:
         guard = {name: others.pop(name) for name in ("phi", "burst_requests") if name in others}
         settings = Settings(mode=mode, policy=policy, **guard)

@@ -10,7 +10,6 @@ import json
 import random
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,9 +37,9 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
-from sched_client.completion import CompletionReport, EngineStatus
-from sched_client.model import Settings, Snapshot, prior_snapshot
+from sched_client.model import Settings, prior_snapshot
 from sched_client.options import ClientOptions
+from tests.support.vllm_fakes import FakeLink
 
 END_TOKEN = 50257
 TEXT_TOKEN = 400
@@ -48,35 +47,6 @@ ENGLISH_PROMPT = [50258, 50259, 50359, 50363]
 BLOCK_SIZE = 16
 # vLLM counts blocks of both cache groups from one pool: 94 for the 1,500 encoder positions.
 BLOCKS_PER_REQUEST = 94 + 1
-
-
-class FakeLink:
-    """A link whose other end is the test."""
-
-    def __init__(self, snapshot: Snapshot | None = None) -> None:
-        self.snapshot = snapshot or prior_snapshot()
-        self.stale_since_s: float | None = None
-        self.kill_switch = False
-        self.status = EngineStatus()
-        self.reports: list[CompletionReport] = []
-        self.closed = 0
-
-    def report(self, report: CompletionReport) -> None:
-        """Keep a report."""
-        self.reports.append(report)
-
-    def close(self) -> None:
-        """Count the call."""
-        self.closed += 1
-
-    def set(self, **settings: Any) -> None:
-        """Publish a snapshot with other settings."""
-        self.snapshot = replace(
-            self.snapshot,
-            version=self.snapshot.version + 1,
-            settings=replace(self.snapshot.settings, **settings),
-            _resolved={},
-        )
 
 
 class Clock:

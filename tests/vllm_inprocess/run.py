@@ -50,10 +50,8 @@ def main() -> int:
         "DO_NOT_TRACK": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
     }
-    # Importing vLLM warns a lot; only this run is lenient about warnings.
-    command = [os.fspath(python), "-m", "pytest", "tests/vllm_inprocess"]
-    command += ["-o", "filterwarnings=default", "-o", "asyncio_mode=", "--disable-warnings"]
-    command += ["-o", "asyncio_default_fixture_loop_scope=", "-p", "no:cacheprovider"]
+    command = [os.fspath(python), "-m", "pytest", "-c", "tests/vllm_inprocess/pytest.ini"]
+    command += ["--rootdir", ".", "tests/vllm_inprocess"]
     return subprocess.run(
         [*command, *sys.argv[1:]], check=False, cwd=_REPOSITORY, env=environment
     ).returncode

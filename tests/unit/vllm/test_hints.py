@@ -17,7 +17,7 @@ def test_a_duration_that_cannot_be_is_ignored(value: object) -> None:
     assert read_hints({"audio_s": value}).audio_s is None
 
 
-@pytest.mark.parametrize("value", [2.5, "2.5"])
+@pytest.mark.parametrize("value", [2.5, "2.5"], ids=["number", "text"])
 def test_a_duration_is_read_from_numbers_and_text(value: object) -> None:
     assert read_hints({"audio_s": value}).audio_s == 2.5
 

@@ -5,7 +5,7 @@ import pytest
 from sched_client.model import Settings, Snapshot, prior_snapshot
 from sched_client.options import ClientOptions
 from sched_client.policies import POLICY_NAMES
-from sched_client.vllm.mode import Decision, decide
+from sched_client.vllm.mode import Decision, decide, failed
 
 
 def _snapshot(version: int = 3, **settings: object) -> Snapshot:
@@ -64,11 +64,8 @@ def test_the_configured_prior_orders_from_the_first_request_and_never_goes_stale
     assert _decide(ClientOptions(), prior, stale_for_s=1e6).mode == "shadow"
 
 
-def test_a_failure_beats_everything() -> None:
-    decision = _decide(
-        ClientOptions(mode="on"), _snapshot(mode="on"), kill_switch=True, failure="KeyError: x"
-    )
-    assert decision == Decision("off", "fcfs", "failure: KeyError: x", reports=False)
+def test_a_failure_of_ours_means_off_without_reports() -> None:
+    assert failed("KeyError: x") == Decision("off", "fcfs", "failure: KeyError: x", reports=False)
 
 
 def test_an_unknown_policy_means_fcfs_with_a_reason() -> None:

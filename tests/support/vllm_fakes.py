@@ -2,8 +2,12 @@
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+
+from sched_client.completion import CompletionReport, EngineStatus
+from sched_client.model import Snapshot
 
 
 class Request:
@@ -23,6 +27,34 @@ class Request:
         self.num_output_tokens = 0
         self.status = SimpleNamespace(name="WAITING")
         self.__dict__.update(others)
+
+
+class FakeLink:
+    """A link whose other end is the test."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.stale_since_s: float | None = None
+        self.kill_switch = False
+        self.status = EngineStatus()
+        self.reports: list[CompletionReport] = []
+        self.closed = 0
+
+    def report(self, report: CompletionReport) -> None:
+        self.reports.append(report)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def set(self, **settings: Any) -> None:
+        """Publish a snapshot with other settings."""
+        self.publish(settings=replace(self.snapshot.settings, **settings))
+
+    def publish(self, **changes: Any) -> None:
+        """Publish a snapshot with changes."""
+        self.snapshot = replace(
+            self.snapshot, version=self.snapshot.version + 1, _resolved={}, **changes
+        )
 
 
 class StockQueue:
