@@ -74,7 +74,7 @@ class Engine:
 
 
 def measure(
-    *, rounds: int = 10, block_s: float = 2.0, timing: Timing | None = None
+    *, rounds: int = 5, block_s: float = 2.0, timing: Timing | None = None
 ) -> dict[str, Any]:
     """Measure the step times of a busy thread beside idle, full and changed snapshots.
 
@@ -257,7 +257,7 @@ def main() -> None:
     """Run and print the result as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", metavar="TARGET", help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--block-s", type=float, default=2.0)
     parser.add_argument("--slice-us", type=float, default=Timing().slice_s * 1e6)
     parser.add_argument("--pause-ms", type=float, default=Timing().pause_s * 1e3)

@@ -48,7 +48,8 @@ class Channel:
             ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
             ("grpc.initial_reconnect_backoff_ms", int(timing.backoff_min_s * 1000)),
             ("grpc.min_reconnect_backoff_ms", int(timing.deadline_s * 1000)),
-            ("grpc.max_reconnect_backoff_ms", int(timing.backoff_max_s * 1000)),
+            # Within the loops' own delays: connecting takes no interpreter's lock.
+            ("grpc.max_reconnect_backoff_ms", int(min(timing.backoff_max_s, 1.0) * 1000)),
             ("grpc.enable_retries", 0),
             ("grpc.enable_http_proxy", 0),
             ("grpc.service_config_disable_resolution", 1),

@@ -149,9 +149,9 @@ class Watcher:
         return 0.0
 
     def _request(self) -> pb.WatchParametersRequest:
-        request = pb.WatchParametersRequest(
-            client_id=self._identity.client_id, model_ids=[self._identity.model]
-        )
+        request = pb.WatchParametersRequest(client_id=self._identity.client_id)
+        if self._identity.model:
+            request.model_ids.append(self._identity.model)
         if self._state.position.version > 0:
             request.start_version = self._state.position.version
             request.instance_id = self._state.position.instance_id
