@@ -50,6 +50,9 @@ def client_error(error: grpc.RpcError, target: str, timeout_s: float) -> ClientE
     if code is grpc.StatusCode.UNAVAILABLE:
         # What follows the last colon is the system's own word: "No such file or directory".
         cause = details.rsplit(": ", 1)[-1].rstrip("])")
+        if cause == "Permission denied":
+            text = f"may not open {target} ({cause}); run it as the sidecar's user, or as a member"
+            return ClientError("PERMISSION_DENIED", f"{text} of the socket's group")
         text = f"cannot reach {target} ({cause}); is the sidecar running? start it with"
         return ClientError("UNAVAILABLE", f"{text} `kappad serve`, or name it with --target")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
