@@ -61,6 +61,8 @@ class Sample(NamedTuple):
         What the newest coefficients and those of `LevelWatch.reference_` predicted, ≥ 0.
     deviation : float
         The robust deviation of such a residual, > 0.
+    slack : float
+        How much of the residual from the reference its own error explains, ≥ 0.
     units : float
         What a level is counted by: seconds of audio, or tokens, ≥ 0.
     coefficients : sequence of float
@@ -71,6 +73,7 @@ class Sample(NamedTuple):
     expected: float
     reference: float
     deviation: float
+    slack: float
     units: float
     coefficients: Sequence[float]
 
@@ -87,7 +90,7 @@ class Change(NamedTuple):
 # Keeps divisions finite; any real level is far above.
 _TINY: Final = 1e-12
 # A residual beyond so many deviations counts as that many, so that no single completion raises
-# an event: with λ = 18 and δ = 0.5 it takes at least six.
+# an event: with λ = 12 and δ = 0.5 it takes at least four.
 _MAX_DEVIATIONS: Final = 4.0
 # Completions that Page-Hinkley sees before it speaks; river's default.
 _MIN_INSTANCES: Final = 30
@@ -124,7 +127,8 @@ class LevelWatch:
     River's `PageHinkley` on standardized residuals from the reference: from the newest
     coefficients, a learner that forgets fast hides the change. Levels before and after are what
     the reference expects, and what came, of the same latest completions, each over their units
-    (seconds of audio, tokens), so that other lengths alone are no change.
+    (seconds of audio, tokens). What the reference cannot know, where lengths are new to it, is
+    taken off each residual, so that other lengths alone seldom look like a change.
 
     References
     ----------
@@ -183,8 +187,9 @@ class LevelWatch:
             if self._n == _SETTLE:
                 self.reference_ = self._pending = list(sample.coefficients)
             return None
-        z = (sample.y - sample.reference) / sample.deviation
-        self._test.update(min(max(z, -_MAX_DEVIATIONS), _MAX_DEVIATIONS))
+        residual = sample.y - sample.reference
+        z = min(max(abs(residual) - sample.slack, 0.0) / sample.deviation, _MAX_DEVIATIONS)
+        self._test.update(math.copysign(z, residual))
         if not self._test.drift_detected:
             return None
         units = max(self._units, _TINY)
@@ -209,7 +214,7 @@ class LevelWatch:
         completions, self._adapting = self._adapting, -1
         self._n, self._test = 0, self._new_test()
         self.reference_ = []
-        after = self._expected / max(self._units, _TINY)
+        after = self._y / max(self._units, _TINY)
         return Change(begun=False, before=self._before, after=after, completions=completions)
 
     def state(self) -> list[Any]:

@@ -146,7 +146,7 @@ class ServiceFit:
             if len(self._batch) >= min(_MAX_BATCH, 1 + self.n_fit_ // 4):
                 self._fit()
         y = expected if value is None else value
-        return Sample(y, expected, reference, deviation, max(tokens, 1.0), coefficients)
+        return Sample(y, expected, reference, deviation, 0.0, max(tokens, 1.0), coefficients)
 
     def _new_watch(self) -> LevelWatch:
         config = self.config

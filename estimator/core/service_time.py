@@ -60,7 +60,8 @@ class ServiceTable:
         if fit is None:
             fit = self._models[model] = ServiceFit(self._fallback, self.config)
             if len(self._models) > self.config.max_models:
-                self._models.popitem(last=False)
+                gone, _ = self._models.popitem(last=False)
+                self._dirty.pop(gone, None)
         self._models.move_to_end(model)
         self._dirty[model] = fit
         self._dirty[""] = self._fallback

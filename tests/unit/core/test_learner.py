@@ -34,7 +34,7 @@ def test_the_line_becomes_the_generating_one() -> None:
 
 
 def test_sums_give_what_rivers_bayesian_regression_gives() -> None:
-    ours = AffineRegressor(parent=anchor(), forgetting=0.99, shrinkage=1e-9)
+    ours = AffineRegressor(parent=anchor(), forgetting=0.99, shrinkage=1e-9, level_shrinkage=1e12)
     rivers = linear_model.BayesianLinearRegression(alpha=1e6, smoothing=0.99)
     for x, y in pairs(300):
         ours.absorb(x["size"], y)
@@ -56,7 +56,9 @@ def test_rivers_own_tools_run_it() -> None:
 
 
 def test_few_completions_shrink_toward_the_parent_by_their_share() -> None:
-    regressor = AffineRegressor(parent=anchor(), forgetting=1.0, shrinkage=2.0)
+    regressor = AffineRegressor(
+        parent=anchor(), forgetting=1.0, shrinkage=2.0, level_shrinkage=1e12
+    )
     for _ in range(2):
         for size in (2.2, 12.6):
             regressor.absorb(size, 6.4 * size)
@@ -87,8 +89,9 @@ def test_kappa_is_never_negative() -> None:
 @given(st.permutations(range(12)))
 def test_order_does_not_matter_without_forgetting(order: list[int]) -> None:
     data = pairs(12)
-    sums = AffineRegressor(parent=anchor(), forgetting=1.0)
-    permuted = AffineRegressor(parent=anchor(), forgetting=1.0)
+    sums, permuted = (
+        AffineRegressor(parent=anchor(), forgetting=1.0, level_forgetting=1.0) for _ in range(2)
+    )
     for x, y in data:
         sums.absorb(x["size"], y)
     for i in order:
@@ -112,7 +115,21 @@ def test_discounting_lets_the_new_through() -> None:
     assert kept.predict_one(far) < discounted.predict_one(far) < 130.0
 
 
-@pytest.mark.parametrize("state", [[1.0] * 12, [float("nan")] * 13])
+@pytest.mark.parametrize("state", [[1.0] * 15, [float("nan")] * 16])
 def test_a_damaged_state_is_refused(state: list[float]) -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         AffineRegressor(parent=anchor()).restore(state)
+
+
+def test_a_factor_follows_the_level_before_the_line_does() -> None:
+    two_rates = AffineRegressor(parent=anchor())
+    one_rate = AffineRegressor(parent=anchor(), level_shrinkage=1e12)
+    for x, y in pairs(600):
+        two_rates.learn_one(x, y)
+        one_rate.learn_one(x, y)
+    for x, y in pairs(25, seed=2):
+        two_rates.learn_one(x, 1.5 * y)
+        one_rate.learn_one(x, 1.5 * y)
+    expected = 1.5 * (3.0 + 3.1 * 15.0)
+    assert two_rates.predict_one({"size": 15.0}) == pytest.approx(expected, rel=0.1)
+    assert one_rate.predict_one({"size": 15.0}) < 0.9 * expected
