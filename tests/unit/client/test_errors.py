@@ -73,6 +73,12 @@ def test_details_that_are_no_details_are_left_alone() -> None:
             ["cannot reach here:1 (Connection refused)", "kappad serve", "--target"],
         ),
         (
+            grpc.StatusCode.UNAVAILABLE,
+            "last error: UNKNOWN: unix:/s: connect failed: addr: unix:/s error: Permission denied",
+            "PERMISSION_DENIED",
+            ["may not open here:1 (Permission denied)", "group"],
+        ),
+        (
             grpc.StatusCode.DEADLINE_EXCEEDED,
             "",
             "DEADLINE_EXCEEDED",
