@@ -73,6 +73,9 @@ class Policy(Protocol):
     ) -> None:
         """Apply new parameters, and new estimates where ``re_estimate`` gives them."""
 
+    def revise(self, entry: WaitingEntry) -> None:
+        """Give one waiting entry a new estimate; an absent id changes nothing, O(log n)."""
+
     def __len__(self) -> int:
         """Count the waiting entries."""
 

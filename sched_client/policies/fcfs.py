@@ -12,6 +12,7 @@ from sched_client.policies.waiting import (
     Waiting,
     check_entry,
     check_parameters,
+    check_revision,
     re_estimated,
 )
 
@@ -169,3 +170,20 @@ class Fcfs:
         self._arrived.update(arrived)
         for request_id, entry in given_back.items():
             self._given_back[request_id].entry = entry
+
+    def revise(self, entry: WaitingEntry) -> None:
+        """Give one waiting entry a new estimate; it does not move, an absent id changes nothing.
+
+        Raises
+        ------
+        ValueError
+            As `GuardedPolicy.revise`; nothing has changed then.
+        """
+        arrived = self._arrived.get(entry.request_id)
+        returned = self._given_back.get(entry.request_id)
+        if arrived is not None:
+            check_revision(arrived[1], entry)
+            self._arrived[entry.request_id] = (arrived[0], entry)
+        elif returned is not None:
+            check_revision(returned.entry, entry)
+            returned.entry = entry

@@ -10,6 +10,7 @@ from sched_client.policies.waiting import (
     Waiting,
     check_entry,
     check_parameters,
+    check_revision,
     re_estimated,
     work_of,
 )
@@ -201,3 +202,26 @@ class GuardedPolicy:
         for item in self._ledger:
             item.work = work_of(item.entry, parameters.order_by)
         self._lanes.rebuild(self._ledger)
+
+    def revise(self, entry: WaitingEntry) -> None:
+        """Give one waiting entry a new estimate; O(log n), and an absent id changes nothing.
+
+        Its age and its account of overtaking go on; a choice that a peek has fixed stands.
+
+        Raises
+        ------
+        ValueError
+            As `update`; nothing has changed then.
+        """
+        item = self._by_id.get(entry.request_id)
+        if item is None:
+            return
+        check_revision(item.entry, entry)
+        revised = item.revised(entry, work_of(entry, self._parameters.order_by))
+        item.present = False
+        self._by_id[entry.request_id] = revised
+        self._ledger.replace(item, revised)
+        self._lanes.discard(item)
+        self._lanes.push(revised)
+        if self._choice is not None and self._choice[0] is item:
+            self._choice = (revised, self._choice[1])

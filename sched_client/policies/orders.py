@@ -39,7 +39,7 @@ class KeyedOrder:
     Parameters
     ----------
     key : callable
-        Gives a tuple that ends in a number unique to the item.
+        Gives a tuple that ends in a number unique to the stay.
 
     Notes
     -----
@@ -47,34 +47,37 @@ class KeyedOrder:
     every operation is O(log n) amortised and memory at most twice the number waiting.
     """
 
-    __slots__ = ("_count", "_heap", "_key")
+    __slots__ = ("_count", "_heap", "_key", "_pushed")
 
     def __init__(self, key: Callable[[Waiting], tuple[float, ...]]) -> None:
         self._key = key
-        self._heap: list[tuple[tuple[float, ...], Waiting]] = []
+        # The number keeps items out of comparisons: a revised one may meet its stale self.
+        self._heap: list[tuple[tuple[float, ...], int, Waiting]] = []
         self._count = 0
+        self._pushed = 0
 
     def push(self, item: Waiting) -> None:
         """Take in a waiting item."""
-        heappush(self._heap, (self._key(item), item))
+        self._pushed += 1
+        heappush(self._heap, (self._key(item), self._pushed, item))
         self._count += 1
 
     def discard(self, item: Waiting) -> None:
         """Forget an item that is no longer present."""
         heap = self._heap
         self._count -= 1
-        if heap[0][1] is item:
+        if heap[0][2] is item:
             heappop(heap)
         elif len(heap) > 2 * self._count + _MIN_STALE:
-            self._heap = [pair for pair in heap if pair[1].present]
+            self._heap = [pair for pair in heap if pair[2].present]
             heapify(self._heap)
 
     def first(self, now_s: float) -> Waiting:  # noqa: ARG002 -- the protocol's; keys stand still
         """Give the item that goes next; there must be one."""
         heap = self._heap
-        while not heap[0][1].present:
+        while not heap[0][2].present:
             heappop(heap)
-        return heap[0][1]
+        return heap[0][2]
 
     def __len__(self) -> int:
         """Count the items."""

@@ -63,6 +63,13 @@ class Waiting:
         self.leaf = -1
         self.served_before = 0.0
 
+    def revised(self, entry: WaitingEntry, work: float) -> "Waiting":
+        """Give the object that stands for this stay from now on, under a new estimate."""
+        item = Waiting(entry, work, self.sequence, returned=self.returned)
+        item.slot = self.slot
+        item.served_before = self.served_before
+        return item
+
     @property
     def charge(self) -> float:
         """Work charged to those who wait when this one is popped."""
@@ -129,14 +136,24 @@ def re_estimated(
         If no order can rank the result, or it is not the same request any more.
     """
     after = re_estimate(entry)
-    if after is entry:
-        return entry
+    if after is not entry:
+        check_revision(entry, after)
+    return after
+
+
+def check_revision(before: WaitingEntry, after: WaitingEntry) -> None:
+    """Refuse a new estimate that no order can rank, or that is of another request.
+
+    Raises
+    ------
+    ValueError
+        Naming what changed, from what to what.
+    """
     check_entry(after)
     for name in ("request_id", "enqueued_s", "priority"):
-        old, new = getattr(entry, name), getattr(after, name)
+        old, new = getattr(before, name), getattr(after, name)
         if old != new:
             raise ValueError(
-                f"re_estimate changed {name} of {entry.request_id!r} from {old!r} to {new!r}; "
+                f"re_estimate changed {name} of {before.request_id!r} from {old!r} to {new!r}; "
                 "change only service_s, tokens, queue_id and group_id"
             )
-    return after

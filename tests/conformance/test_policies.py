@@ -188,6 +188,27 @@ def test_an_update_that_fails_changes_nothing(policy: Policy, bad: float) -> Non
     assert list(policy) == [entry(number) for number in range(3)]
 
 
+def test_an_estimate_may_come_and_go_and_come_again(policy: Policy) -> None:
+    for number in range(40):
+        policy.add(entry(number, 1.0 + number))
+    for work in (50.0, 0.5, 50.0, 0.5, 39.0):
+        policy.revise(dataclasses.replace(entry(38), service_s=work, tokens=10.0 * work))
+    assert next(waiting for waiting in policy if waiting.request_id == "r38").service_s == 39.0
+    assert sorted(drain(policy)) == sorted(f"r{number}" for number in range(40))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0])
+def test_a_revision_that_no_order_can_rank_changes_nothing(policy: Policy, bad: float) -> None:
+    policy.add(entry(1))
+    policy.add(entry(2))
+    with pytest.raises(ValueError, match="service_s"):
+        policy.revise(with_field(entry(1), "service_s", bad))
+    with pytest.raises(ValueError, match="priority"):
+        policy.revise(with_field(entry(1), "priority", 7))
+    assert list(policy) == [entry(1), entry(2)]
+    assert drain(policy) == ["r1", "r2"]
+
+
 @pytest.mark.parametrize("change", [{"request_id": "x"}, {"enqueued_s": 9.0}, {"priority": 1}])
 def test_re_estimating_may_not_change_who_a_request_is(
     policy: Policy, change: dict[str, object]

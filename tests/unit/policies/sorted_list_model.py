@@ -111,6 +111,11 @@ class SortedListModel:
                 stay.overtaken += charge
         return chosen.entry
 
+    def revise(self, entry: WaitingEntry) -> None:
+        for stay in self.stays:
+            if stay.entry.request_id == entry.request_id:
+                stay.entry = entry
+
     def update(
         self, parameters: PolicyParameters, re_estimate: Callable[[WaitingEntry], WaitingEntry]
     ) -> None:

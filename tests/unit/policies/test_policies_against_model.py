@@ -146,6 +146,24 @@ class PolicyMachine(RuleBasedStateMachine):
             self.model.pop(self.now_s)
             self.popped.append(shown)
 
+    @precondition(lambda self: self.model.stays)
+    @rule(pick=_PICK, service_s=_WORKS, tokens=_WORKS)
+    def revise(self, pick: int, service_s: float, tokens: float) -> None:
+        before = self.model.stays[pick % len(self.model.stays)].entry
+        entry = dataclasses.replace(before, service_s=service_s, tokens=tokens)
+        shown = self.model.choice.entry if self.model.choice else None
+        self.policy.revise(entry)
+        self.model.revise(entry)
+        if shown is not None:
+            assert self.policy.pop(self.now_s) == shown
+            self.model.pop(self.now_s)
+            self.popped.append(shown)
+
+    @precondition(lambda self: self.popped)
+    @rule(pick=_PICK)
+    def revise_popped(self, pick: int) -> None:
+        self.policy.revise(self.popped[pick % len(self.popped)])
+
     @invariant()
     def same_waiting(self) -> None:
         if not hasattr(self, "policy"):
