@@ -21,7 +21,7 @@ from sched_client.model import Key
 from sched_client.options import DEFAULT_TARGET
 
 if TYPE_CHECKING:  # numpy only when a command runs
-    from estimator.core.drift import DriftEvent
+    from estimator.core.drift_event import DriftEvent
 
 
 def drift(

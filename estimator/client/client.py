@@ -36,7 +36,7 @@ from estimator.convert import (
     service_from_proto,
     settings_from_proto,
 )
-from estimator.core.drift import DriftEvent
+from estimator.core.drift_event import DriftEvent
 from estimator.core.observation import Completion
 from estimator.store.base import KappaPoint
 from protos.kappad.estimator.v1 import estimator_pb2 as pb

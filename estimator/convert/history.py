@@ -9,7 +9,7 @@ from estimator.convert.scalars import (
     seconds_of,
     timestamp_of,
 )
-from estimator.core.drift import DriftEvent
+from estimator.core.drift_event import DriftEvent
 from estimator.store.base import KappaPoint
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 

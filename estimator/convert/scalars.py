@@ -8,7 +8,7 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from estimator.core.drift import DriftKind
+from estimator.core.drift_event import DriftKind
 from estimator.core.observation import FinishReason
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from sched_client.model import Mode, OrderBy, RequestKind, Source

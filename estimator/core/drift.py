@@ -1,53 +1,18 @@
-"""Drift events, and the detector that raises them."""
+"""The detector that raises drift events."""
 
 # ruff: noqa: SLF001 - river offers no state of its own; `LevelWatch.state` reads the fields of its
 # PageHinkley as of 0.26, and the round trip in tests/unit/core/test_drift.py fails if they move.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from river import drift, stats
 
-DriftKind = Literal["kappa", "mix", "service"]
+from estimator.core.drift_event import DriftEvent, DriftKind
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriftEvent:
-    """One change that was detected, with its end once adapted.
-
-    Attributes
-    ----------
-    event_id : str
-        Opaque and unique; the same id again replaces the event (to set its end).
-    kind : {"kappa", "mix", "service"}
-        What changed.
-    model, task, language, timestamps
-        The key it was seen on.
-    detected_s : float
-        Unix time of the completion that raised it.
-    before, after : float
-        The level before and after, over the same completions around the change: for ``kappa``
-        tokens per second of audio, for ``service`` seconds per token; so both hold the share of
-        the intercept, without which a slope and an intercept could trade unseen.
-    completions_to_adapt : int or None
-        None until adapted.
-    ended_s : float or None
-        None until adapted.
-    """
-
-    event_id: str
-    kind: DriftKind
-    model: str
-    task: str
-    language: str
-    timestamps: bool | None
-    detected_s: float
-    before: float
-    after: float
-    completions_to_adapt: int | None = None
-    ended_s: float | None = None
+# The event is re-exported for those that load the detector anyway.
+__all__ = ["Change", "DriftEvent", "DriftKind", "LevelWatch", "Sample"]
 
 
 class Sample(NamedTuple):
