@@ -143,6 +143,7 @@ class Learner:
             )
         delta = self.publisher.publish(created_s=self._now_s(), settings=settings)
         self._metrics.publications.inc()
+        self._wake.set()  # the store may have to promise more versions
         return delta.version
 
     def drain(self) -> None:
