@@ -36,6 +36,8 @@ N_BEFORE: Final = 300
 N_AFTER: Final = 300
 LOOP_TOKENS: Final = 444
 
+Summary = dict[str, float | None]
+
 
 class Clip(NamedTuple):
     """One utterance."""
@@ -192,17 +194,16 @@ def _in_hindsight(clips: Sequence[Clip]) -> tuple[float, float]:
     return sum(clip.tokens for clip in clips) / seconds, seconds / len(clips)
 
 
-def _summary(runs: Sequence[tuple[float, float, float]]) -> dict[str, float | list[float]]:
-    columns = [sorted(column) for column in zip(*runs, strict=True)]
-    names = ("first", "stays_20", "event")
-    medians = {
-        f"{name}_median": statistics.median(c) for name, c in zip(names, columns, strict=True)
-    }
-    worst = {f"{name}_max": c[-1] for name, c in zip(names, columns, strict=True)}
-    return {**medians, **worst}
+def _summary(runs: Sequence[tuple[float, float, float]]) -> Summary:
+    summary: Summary = {}
+    for name, column in zip(("first", "stays_20", "event"), zip(*runs, strict=True), strict=True):
+        for label, value in (("median", statistics.median(column)), ("max", max(column))):
+            # JSON knows no infinity: null is "not within the completions watched".
+            summary[f"{name}_{label}"] = value if math.isfinite(value) else None
+    return summary
 
 
-def measure_cold_start(clips: Sequence[Clip]) -> dict[str, dict[str, float | list[float]]]:
+def measure_cold_start(clips: Sequence[Clip]) -> dict[str, Summary]:
     """Start from half and from twice the true κ, to ±15 %."""
     target, audio_s = _in_hindsight(clips)
     result = {}
@@ -216,7 +217,7 @@ def measure_cold_start(clips: Sequence[Clip]) -> dict[str, dict[str, float | lis
     return result
 
 
-def measure_drift(before: Sequence[Clip], after: Sequence[Clip]) -> dict[str, float | list[float]]:
+def measure_drift(before: Sequence[Clip], after: Sequence[Clip]) -> Summary:
     """Turn one language into another, hidden, to ±10 %."""
     target, audio_s = _in_hindsight(after)
     runs = []

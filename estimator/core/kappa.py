@@ -159,8 +159,8 @@ class KappaTable:
         Notes
         -----
         A ``length`` finish is a lower bound of what the request wanted: it is learned, at the
-        bound, only where that is more than was expected. (A Tobit weight would use the rest; at
-        the few capped requests of speech it changes nothing measurable.)
+        bound, only where that is more than was expected. A Tobit likelihood would use the rest
+        too, but Whisper's cap of 448 tokens is reached by repetition loops, seldom by speech.
         """
         size = _size_of(completion)
         if size is None:

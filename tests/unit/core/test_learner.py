@@ -127,9 +127,9 @@ def test_a_factor_follows_the_level_before_the_line_does() -> None:
     for x, y in pairs(600):
         two_rates.learn_one(x, y)
         one_rate.learn_one(x, y)
-    for x, y in pairs(25, seed=2):
+    for x, y in pairs(40, seed=2):
         two_rates.learn_one(x, 1.5 * y)
         one_rate.learn_one(x, 1.5 * y)
     expected = 1.5 * (3.0 + 3.1 * 15.0)
-    assert two_rates.predict_one({"size": 15.0}) == pytest.approx(expected, rel=0.1)
-    assert one_rate.predict_one({"size": 15.0}) < 0.9 * expected
+    assert two_rates.predict_one({"size": 15.0}) == pytest.approx(expected, rel=0.12)
+    assert one_rate.predict_one({"size": 15.0}) < 0.85 * expected
