@@ -24,6 +24,8 @@ _DETECTION_MARK: Final = "-lang_detect"
 # scales κ of that model and nothing else, since κ is learned per model.
 _PLACEHOLDERS_PER_S: Final[Mapping[str, float]] = {"qwen3_asr": 13.0, "qwen2_audio": 25.0}
 _DEFAULT_PLACEHOLDERS_PER_S: Final = 12.5
+# Start, language, task, timestamps: a prompt that holds nothing else.
+_BARE_PROMPT: Final = 4
 _NO_IDS: Final[tuple[int, ...]] = ()
 
 
@@ -152,9 +154,11 @@ class FeatureReader:
         words = self.vocabulary
         if words is None or words.start not in ids:
             return "", "transcribe", None, False
-        # A `prompt=` text stands before it, and might itself hold one: the last one counts.
         size = len(ids)
-        at = size - list(ids[::-1]).index(words.start)
+        at = 1
+        if ids[0] != words.start or size > _BARE_PROMPT:
+            # A `prompt=` text stands before it, and might itself hold one: the last one counts.
+            at = size - list(ids[::-1]).index(words.start)
         if at == size:
             return words.default_language, words.default_task, None, True
         language, task = words.default_language, words.default_task

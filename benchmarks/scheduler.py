@@ -1,0 +1,221 @@
+"""What kappad costs on the engine's thread, inside vLLM's real scheduler, without a model.
+
+Run ``.venv-vllm/bin/python -m benchmarks.scheduler [--json]``. Everything is counted in
+``time.thread_time_ns``, in blocks that alternate with vLLM's own class, so that both see
+the same machine. Targets (issue 2): added per request (features, estimate, add, pop) median at
+most 60 µs and p99 at most 100 µs; added per ``schedule()`` with 1,000 waiting at most 20 µs.
+"""
+
+import argparse
+import gc
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from vllm import __version__ as vllm_version
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+
+from sched_client.model import GLOBAL_KEY, KappaEntry, Settings, prior_snapshot
+from sched_client.vllm import scheduler as kappad
+from tests.support.vllm_fakes import FakeLink
+from tests.vllm_inprocess.engine import Driver, build_scheduler, clip_lengths, make_request
+
+WAITING: Final = 1000
+TARGETS: Final = {"median_us": 60.0, "p99_us": 100.0, "schedule_us": 20.0}
+_BLOCKS: Final = 12
+_REQUESTS: Final = 250
+_STEPS: Final = 40
+# Long enough that nothing ends while schedule() is measured.
+_LENGTH: Final = 440
+
+
+def _build(policy: str | None) -> Driver:
+    """Build a driven scheduler; None means vLLM's own class."""
+    if policy is None:
+        return Driver(build_scheduler(AsyncScheduler, max_num_seqs=4), length=lambda _: _LENGTH)
+    link = FakeLink(prior_snapshot(settings=Settings(mode="on", policy=policy)))
+    kappad.open_link = lambda *_: link  # type: ignore[assignment]  # no sidecar in this benchmark
+    return Driver(
+        build_scheduler(kappad.KappadScheduler, max_num_seqs=4), length=lambda _: _LENGTH
+    )
+
+
+def _requests(count: int, name: str) -> list[Any]:
+    return [make_request(f"{name}-{i}", s) for i, s in enumerate(clip_lengths(count, len(name)))]
+
+
+def _quantile(samples: Sequence[float], share: float) -> float:
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def _request_block(driver: Driver, block: int) -> list[float]:
+    """Time add_request plus peek and pop of each request, µs, with `WAITING` others there."""
+    scheduler = driver.scheduler
+    requests = _requests(_REQUESTS, f"b{block}")
+    added, popped = [], []
+    for request in requests:
+        begin = time.thread_time_ns()
+        scheduler.add_request(request)
+        added.append(time.thread_time_ns() - begin)
+    queue = scheduler.waiting
+    if hasattr(queue, "begin_step"):
+        queue.begin_step(time.monotonic())
+    taken = []
+    for _ in requests:
+        begin = time.thread_time_ns()
+        queue.peek_request()
+        taken.append(queue.pop_request())
+        popped.append(time.thread_time_ns() - begin)
+    # Undone untimed: what was taken leaves as if aborted, so that as many wait as before.
+    for request in taken:
+        queue.add_request(request)
+    driver.abort(*[request.request_id for request in requests])
+    return [(a + p) / 1e3 for a, p in zip(added, popped, strict=True)]
+
+
+def _schedule_block(driver: Driver, before: Callable[[int], None]) -> list[float]:
+    """Time schedule() with nothing to admit, µs."""
+    samples, scheduler = [], driver.scheduler
+    for step in range(_STEPS):
+        before(step)
+        original = scheduler.schedule
+        begin = time.thread_time_ns()
+        output = original()
+        samples.append((time.thread_time_ns() - begin) / 1e3)
+        scheduler.schedule = lambda output=output: output
+        driver.step()
+        del scheduler.schedule
+    return samples
+
+
+def _added(ours: list[list[float]], stock: list[list[float]]) -> dict[str, float]:
+    """Subtract the median of the neighbouring stock block from each of our samples."""
+    added = [
+        sample - statistics.median(theirs)
+        for mine, theirs in zip(ours, stock, strict=True)
+        for sample in mine
+    ]
+    all_stock = [sample for block in stock for sample in block]
+    return {
+        "median_us": round(statistics.median(added), 1),
+        "p99_us": round(_quantile(added, 0.99), 1),
+        "stock_median_us": round(statistics.median(all_stock), 1),
+        "stock_p99_us": round(_quantile(all_stock, 0.99), 1),
+        "n": len(added),
+    }
+
+
+def measure_requests(policy: str) -> dict[str, float]:
+    """Measure what is added per request, in alternating blocks."""
+    drivers = _filled(policy)
+    ours: list[list[float]] = []
+    stock: list[list[float]] = []
+    for block in range(_BLOCKS):
+        for driver, samples in zip(drivers, (ours, stock), strict=True):
+            samples.append(_request_block(driver, block))
+    return _added(ours[1:], stock[1:])  # the first warms up
+
+
+def measure_schedule(
+    policy: str, *, snapshot_every: int = 0, drift: float = 1.0
+) -> dict[str, float]:
+    """Measure what is added per schedule(), optionally with a new snapshot every few steps."""
+    drivers = _filled(policy)
+    link = drivers[0].scheduler._kappad.link
+    snapshots = _snapshots(link.snapshot, drift) if snapshot_every else []
+
+    def publish(step: int) -> None:
+        if snapshot_every and step % snapshot_every == 0:
+            chosen = snapshots[(step // snapshot_every) % len(snapshots)]
+            link.snapshot = replace(chosen, version=link.snapshot.version + 1, _resolved={})
+
+    def nothing(_: int) -> None:
+        pass
+
+    ours: list[list[float]] = []
+    stock: list[list[float]] = []
+    for _ in range(8):
+        ours.append(_schedule_block(drivers[0], publish))
+        stock.append(_schedule_block(drivers[1], nothing))
+    return _added(ours[1:], stock[1:])
+
+
+def _filled(policy: str) -> tuple[Driver, Driver]:
+    """Build ours and vLLM's, with four running and `WAITING` waiting in each."""
+    drivers = (_build(policy), _build(None))
+    drivers[0].scheduler._kappad.clock = time.monotonic  # slices are bounded in real time
+    for driver in drivers:
+        for request in _requests(WAITING + 4, "waiting"):
+            driver.scheduler.add_request(request)
+        driver.step()
+    gc.collect()
+    gc.freeze()
+    return drivers
+
+
+def _snapshots(base: Any, drift: float) -> list[Any]:
+    """Make two snapshots of 5,000 keys whose κ differ by a factor."""
+    made = []
+    for factor in (1.0, drift):
+        kappas = {
+            GLOBAL_KEY._replace(model="whisper-test", task="transcribe", language=f"l{i}"): (
+                KappaEntry(kappa_tokens_per_s=3.0 * factor, source="learned")
+            )
+            for i in range(5000)
+        }
+        kappas[GLOBAL_KEY] = KappaEntry(kappa_tokens_per_s=3.2 * factor)
+        made.append(replace(base, kappas=kappas))
+    return made
+
+
+def measure() -> dict[str, Any]:
+    """Measure everything."""
+    result: dict[str, Any] = {
+        "vllm": vllm_version,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "waiting": WAITING,
+        "targets": TARGETS,
+    }
+    for policy in ("sjf", "hrrn"):
+        result[policy] = {
+            "added_per_request": measure_requests(policy),
+            "added_per_schedule": measure_schedule(policy),
+            "added_per_schedule_snapshot_each_4_steps": measure_schedule(policy, snapshot_every=4),
+            "added_per_schedule_kappa_moved_30_percent_each_20_steps": measure_schedule(
+                policy, snapshot_every=20, drift=1.3
+            ),
+        }
+    result["met"] = all(
+        result[policy]["added_per_request"]["median_us"] <= TARGETS["median_us"]
+        and result[policy]["added_per_request"]["p99_us"] <= TARGETS["p99_us"]
+        and result[policy]["added_per_schedule"]["median_us"] <= TARGETS["schedule_us"]
+        for policy in ("sjf", "hrrn")
+    )
+    return result
+
+
+def main() -> int:
+    """Print the measurements; exit status 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    as_json = parser.parse_args().json
+    result = measure()
+    if as_json:
+        print(json.dumps(result))
+    else:
+        for policy in ("sjf", "hrrn"):
+            for what, numbers in result[policy].items():
+                print(f"{policy:5} {what}: {numbers}")
+        print("targets", "met" if result["met"] else "MISSED", result["targets"])
+    return 0 if result["met"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
