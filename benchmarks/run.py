@@ -116,11 +116,11 @@ def _section(benchmark: Benchmark) -> str:
         result = json.loads(done.stdout[done.stdout.index("{") :])
     except ValueError:
         sys.exit(f"benchmarks.{benchmark.name} printed no JSON and exited {done.returncode}")
-    lines = [
+    how = (
         f"`python {' '.join(command)}`, {_commit()}, {time.strftime('%Y-%m-%d')}, "
-        f"{time.monotonic() - began:.0f} s, load average at the start {load:.1f}",
-        "",
-    ]
+        f"{time.monotonic() - began:.0f} s, load average at the start {load:.1f}"
+    )
+    lines = [how, ""]
     if benchmark.promises:
         lines += ["| promise | measured | limit | kept |", "|---|---|---|---|"]
         lines += [promise.judge(result) for promise in benchmark.promises] + [""]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from estimator.core.drift import DriftEvent
+from estimator.core.drift_event import DriftEvent
 from estimator.demo.figures import (
     P50_GAIN_GOAL,
     THROUGHPUT_RATIO_GOAL,

@@ -9,7 +9,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from estimator.core.drift import DriftEvent
+from estimator.core.drift_event import DriftEvent
 from estimator.core.observation import Completion
 from estimator.store.base import (
     KEPT_CHECKPOINTS,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from estimator.core.drift import DriftEvent
+from estimator.core.drift_event import DriftEvent
 from estimator.store.base import KEPT_CHECKPOINTS, Checkpoint, KappaPoint, ModeChange
 from estimator.store.sqlite_file import Synchronous
 from estimator.store.sqlite_rows import Code, Labels
