@@ -1,4 +1,4 @@
-"""Each import contract fails on a violation planted in a copy: a check that cannot fail is none."""
+"""Each import contract fails on a violation planted in a copy, so the check can fail."""
 
 import shutil
 import subprocess
