@@ -56,6 +56,8 @@ class ServeConfig(BaseSettings):
         A checkpoint is taken when either has passed since the last one: bounds the replay.
     kappa_point_interval_s : float
         Least seconds between two points of one key's history.
+    drain_delay_s : float
+        Seconds at the end in which calls still on their way are refused with a reason.
     drain_timeout_s : float
         Seconds that calls in progress get at the end.
     backlog_limit : int
@@ -108,6 +110,7 @@ class ServeConfig(BaseSettings):
     checkpoint_interval_s: _Positive = 30.0
     checkpoint_completions: _Count = 50_000
     kappa_point_interval_s: _Positive = 5.0
+    drain_delay_s: Annotated[float, Field(ge=0.0, le=60.0)] = 0.2
     drain_timeout_s: _Positive = 10.0
     backlog_limit: _Count = 65_536
     batch_limit: Annotated[int, Field(ge=1, le=65_536)] = 1024

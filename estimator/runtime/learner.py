@@ -296,13 +296,15 @@ class Learner:
             return
         for event in events:
             self._metrics.drifts.labels(event.kind).inc()
+        if events:
+            # One line however many: a change of the mix moves thousands of keys at once.
             _log.info(
-                "drift ended" if event.ended_s is not None else "drift",
-                kind=event.kind,
-                model=event.model,
-                language=event.language,
-                before=event.before,
-                after=event.after,
+                "drift",
+                begun=sum(event.ended_s is None for event in events),
+                ended=sum(event.ended_s is not None for event in events),
+                first=f"{events[0].kind} {events[0].model} {events[0].language}".strip(),
+                before=events[0].before,
+                after=events[0].after,
             )
 
         def save() -> None:

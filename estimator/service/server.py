@@ -241,11 +241,12 @@ class _Sidecar:
         await self._health.enter_graceful_shutdown()
         self._learner.publisher.close()
         self._learner.drain()
-        # Calls in progress get their answers while the learner finishes what was taken.
-        stopping = asyncio.create_task(self._server.stop(self._config.drain_timeout_s))
         if self._task is not None:
             await self._task
-        await stopping
+        # gRPC answers a call that it has not handed over yet with CANCELLED, which no client
+        # retries; meanwhile such calls are told UNAVAILABLE, on which every client tries again.
+        await asyncio.sleep(self._config.drain_delay_s)
+        await self._server.stop(self._config.drain_timeout_s)
         await self._http.stop()
         await self._worker.close()
         if self._bound and isinstance(self._listen, UnixAddress):

@@ -1,9 +1,9 @@
 """A sidecar inside the test's own event loop, with real sockets and a real store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,6 +42,7 @@ class Peer:
 
     address: str
     channel: grpc.aio.Channel
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def estimator(self) -> "EstimatorServiceAsyncStub":
@@ -77,10 +78,10 @@ class Peer:
 
 
 @asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Peer]:
+async def connected(address: str, options: Sequence[tuple[str, int]] = ()) -> AsyncIterator[Peer]:
     """Connect to a sidecar by its address."""
     target = address.replace("unix://", "unix:")
-    async with grpc.aio.insecure_channel(target) as channel:
+    async with grpc.aio.insecure_channel(target, options) as channel:
         yield Peer(address, channel)
 
 
@@ -91,6 +92,7 @@ async def sidecar(directory: Path, **flags: object) -> AsyncIterator[Peer]:
         "listen": f"unix://{directory}/k.sock",
         "state_dir": str(directory / "state"),
         "publish_interval_s": 0.02,
+        "drain_delay_s": 0.0,
         "log_level": "error",
     }
     config = load_config(flags=defaults | flags)
@@ -104,6 +106,7 @@ async def sidecar(directory: Path, **flags: object) -> AsyncIterator[Peer]:
         await task  # raises why it could not start
     try:
         async with connected(await started) as peer:
+            peer.stop = stop
             yield peer
     finally:
         stop.set()
