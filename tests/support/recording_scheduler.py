@@ -41,7 +41,7 @@ class RecordingScheduler(KappadScheduler):  # type: ignore[misc]  # a class of v
                 ids=admitted,
                 mode=decision.mode,
                 policy=decision.policy,
-                version=self._kappad.snapshot.version,
+                version=self._kappad.link.snapshot.version,
                 waiting=len(self.waiting),
             )
         return output

@@ -18,6 +18,8 @@ from tests.support.vllm_server import VllmServer, start_vllm
 
 AUDIO = Path(__file__).resolve().parents[1] / "audio"
 LONG_AUDIO = AUDIO / "derived-libri-34.955s-16k.ogg"
+# Kept after a session, so that a failure can be looked into.
+LOGS = Path(__file__).resolve().parents[2] / ".cache" / "vllm-tests"
 # Its text differs with the batch that it happens to run in, on stock vLLM: bfloat16.
 UNSTABLE = "synthetic-fr-3.ogg"
 # Four requests and a first block of decoder KV each, and one block to spare; found by trial with
@@ -83,14 +85,14 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def processes(folder: Path) -> Iterator[Processes]:
-    with Processes(folder / "logs") as running:
+def processes() -> Iterator[Processes]:
+    with Processes(LOGS) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def stock(vllm_python: Path, model: Path, clips: tuple[Clip, ...], folder: Path) -> Stock:
-    with Processes(folder / "logs") as running:
+    with Processes(LOGS) as running:
         server = start_vllm(
             running, "stock", python=vllm_python, model=model, folder=folder, stock=True
         )
