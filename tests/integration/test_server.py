@@ -289,11 +289,14 @@ async def test_lists_are_paged_to_their_end(tmp_path: Path) -> None:
         )
         assert [*first.kappas, *second.kappas] == list(whole.kappas)
         assert {k.language for k in whole.kappas} >= {"en", "de", "fr"}
-        history = await peer.inspection.ListKappaHistory(
-            pb.ListKappaHistoryRequest(model_id="m", language="de")
-        )
-        assert history.points
-        assert {p.entry.language for p in history.points} == {"de"}
+        wanted = pb.ListKappaHistoryRequest(model_id="m", language="de")
+
+        async def recorded() -> bool:
+            return bool((await peer.inspection.ListKappaHistory(wanted)).points)
+
+        await eventually(recorded, "κ of de is in the history")
+        points = (await peer.inspection.ListKappaHistory(wanted)).points
+        assert {p.entry.language for p in points} == {"de"}
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await peer.inspection.ListKappas(
                 pb.ListKappasRequest(page_token=first.next_page_token)
