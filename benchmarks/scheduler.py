@@ -39,7 +39,7 @@ def _build(policy: str | None) -> Driver:
     if policy is None:
         return Driver(build_scheduler(AsyncScheduler, max_num_seqs=4), length=lambda _: _LENGTH)
     link = FakeLink(prior_snapshot(settings=Settings(mode="on", policy=policy)))
-    kappad.open_link = lambda *_: link  # type: ignore[assignment]  # no sidecar in this benchmark
+    kappad.open_link = lambda *_: link  # no sidecar here
     return Driver(
         build_scheduler(kappad.KappadScheduler, max_num_seqs=4), length=lambda _: _LENGTH
     )

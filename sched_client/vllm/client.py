@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from sched_client.completion import CompletionReport, EngineStatus
-from sched_client.model import PolicyParameters, Snapshot, evaluate, policy_parameters
+from sched_client.model import PolicyParameters, Snapshot, policy_parameters
 from sched_client.options import ClientOptions
 from sched_client.policies import POLICY_NAMES, create_policy
 from sched_client.policies.base import WaitingEntry
+from sched_client.vllm.estimates import Estimates
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.mode import Decision, decide, failed
 from sched_client.vllm.queue import KappadQueue
@@ -22,10 +23,6 @@ from sched_client.vllm.tracker import Record, Tracker
 
 logger = logging.getLogger("kappad")
 
-# A waiting request is given a new estimate when it moves by this much; less cannot be worth it.
-REVISION_RATIO: Final = 0.05
-# Seconds a step that new estimates of waiting requests may take.
-REVISION_BUDGET_S: Final = 200e-6
 _MAX_REASON: Final = 200
 
 
@@ -95,12 +92,11 @@ class EngineClient:
         self.tracker = Tracker()
         self.failures = 0
         self.failure = ""
-        self.snapshot = link.snapshot
+        self.estimates = Estimates(link.snapshot)
         self.decision = Decision("off", "fcfs")
         self.queue = new_queue(self)
         self._parameters = PolicyParameters()
         self._signals: tuple[bool, bool] | None = None
-        self._pending: list[Record] = []
 
     # -- the scheduler's hooks ----------------------------------------------------------------
 
@@ -116,10 +112,12 @@ class EngineClient:
         stale = since_s is not None and now_s - since_s > self.options.stale_fcfs_after_s
         signals = (link.kill_switch, stale)
         snapshot = link.snapshot
-        if snapshot is not self.snapshot or signals != self._signals:
+        if snapshot is not self.estimates.snapshot or signals != self._signals:
             self._adapt(snapshot, signals, None if since_s is None else now_s - since_s)
-        if self._pending:
-            self._revise_some()
+        if self.estimates.busy and self.estimates.revise_some(
+            self.clock, self.queue.records, self.queue.revise
+        ):
+            self.queue.settle(self._parameters)
 
     def end_step(self, output: Any, running: int) -> None:
         """Note who was admitted; say how the engine is.
@@ -179,9 +177,7 @@ class EngineClient:
                 self.tracker.join(record, f"hint:{reading.hints.group}")
             record.entry = None
         if record.entry is None:
-            snapshot = self.snapshot
-            estimate = record.estimate = evaluate(snapshot, reading.ordering)
-            record.checked_version = snapshot.version
+            estimate = self.estimates.first(record, reading.ordering)
             tier = reading.hints.tier if self.options.trust_hints else None
             record.entry = WaitingEntry(
                 request.request_id,
@@ -195,36 +191,12 @@ class EngineClient:
         return record
 
     def revised(self, record: Record) -> WaitingEntry | None:
-        """Give a new entry if the newest snapshot moves the estimate by `REVISION_RATIO`."""
-        snapshot = self.snapshot
-        if record.checked_version == snapshot.version:
-            return None
-        record.checked_version = snapshot.version
-        old, reading, entry = record.estimate, record.reading, record.entry
-        if old is None or reading is None or entry is None:
-            return None
-        new = evaluate(snapshot, reading.ordering)
-        if (
-            abs(new.service_s - old.service_s) < REVISION_RATIO * old.service_s
-            and abs(new.tokens - old.tokens) < REVISION_RATIO * old.tokens
-            and new.queue_id == old.queue_id
-        ):
-            return None
-        record.estimate = new
-        return WaitingEntry(
-            entry.request_id,
-            entry.enqueued_s,
-            new.service_s,
-            new.tokens,
-            new.queue_id,
-            entry.group_id,
-            entry.priority,
-        )
+        """Give a new entry if the newest snapshot moves the estimate enough, else None."""
+        return self.estimates.revised(record)
 
     def on_failure(self, error: Exception) -> None:
         """Count a failure of our own, log it once, and stand aside."""
         self.failures += 1
-        self._pending = []
         # Nothing here may raise: str() of another's exception may.
         self.failure = type(error).__name__
         with contextlib.suppress(Exception):
@@ -240,19 +212,18 @@ class EngineClient:
         self, snapshot: Snapshot, signals: tuple[bool, bool], stale_for_s: float | None
     ) -> None:
         """Follow a new snapshot, a kill switch or a silence."""
-        newer = snapshot is not self.snapshot
+        if snapshot is not self.estimates.snapshot:
+            self.estimates.adopt(snapshot)
         model = self.reader.model
-        self.snapshot, self._signals = snapshot, signals
+        self._signals = signals
         self.reader.mean_audio_s = snapshot.service_of(model).mean_audio_s
-        before, now = (
-            self.decision,
-            decide(
-                self.options,
-                snapshot,
-                policies=POLICY_NAMES,
-                kill_switch=signals[0],
-                stale_for_s=stale_for_s,
-            ),
+        before = self.decision
+        now = decide(
+            self.options,
+            snapshot,
+            policies=POLICY_NAMES,
+            kill_switch=signals[0],
+            stale_for_s=stale_for_s,
         )
         parameters = policy_parameters(snapshot, model)
         if (before.mode, before.policy) != (now.mode, now.policy):
@@ -267,20 +238,8 @@ class EngineClient:
         elif parameters != self._parameters:
             self.queue.settle(parameters)
         self._parameters = parameters
-        if self.failure:
-            return
-        self.decision = now
-        if newer:
-            self._pending = self.queue.records()
-
-    def _revise_some(self) -> None:
-        """Give waiting requests new estimates until the step's share of time is used up."""
-        clock, queue, pending = self.clock, self.queue, self._pending
-        until_s = clock() + REVISION_BUDGET_S
-        while pending and clock() < until_s:
-            queue.revise(pending.pop())
-        if not pending:
-            queue.settle(self._parameters)
+        if not self.failure:
+            self.decision = now
 
     def _status(self, running: int) -> EngineStatus:
         decision, queue = self.decision, self.queue

@@ -213,7 +213,7 @@ class KappadQueue:
             self._shadow = None
             if self._ordered is not None:
                 self._return_to_stock(self._ordered)
-            records = [] if policy is None else [self._owner.record_of(r) for r in self._stock]
+            records = [] if policy is None else [self._newest(r) for r in self._stock]
             if policy is not None and mode == "on":
                 ordered = OrderedRequests(policy, parameters, self._owner)
                 ordered.add_all(records)
@@ -280,6 +280,14 @@ class KappadQueue:
             self.fail(error)
             return held  # then it went to the stock queue with all others
         return True
+
+    def _newest(self, request: Any) -> Record:
+        """Give a record with the newest estimate: nobody revised it in the other modes."""
+        record = self._owner.record_of(request)
+        entry = self._owner.revised(record)
+        if entry is not None:
+            record.entry = entry
+        return record
 
     def _entry(self, request: Any) -> Any:
         return entry_of(self._owner.record_of(request))

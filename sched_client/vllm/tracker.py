@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sched_client.completion import CompletionReport
-from sched_client.model import Estimate
+from sched_client.model import GLOBAL_KEY, Estimate
 from sched_client.policies.base import WaitingEntry
 from sched_client.vllm.features import Reading, piece_prefix
 
@@ -38,6 +38,7 @@ class Record:
         "entry",
         "estimate",
         "group",
+        "key",
         "prefill",
         "reading",
         "request",
@@ -52,6 +53,7 @@ class Record:
         self.estimate: Estimate | None = None
         self.entry: WaitingEntry | None = None
         self.checked_version = -1
+        self.key = GLOBAL_KEY
         self.admitted_s: float | None = None
         self.admitted_integral = 0.0
         self.prefill: Any = None  # Any: vLLM's PrefillStats, filled in later by vLLM

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from sched_client.vllm import client as client_module
+from sched_client.vllm import estimates as estimates_module
 from sched_client.vllm.scheduler import KappadScheduler
 from tests.support.vllm_fakes import FakeLink
 from tests.vllm_inprocess.engine import (
@@ -41,7 +43,10 @@ PLACES = {
     "policy.update": ("policy", "update"),
     "ordered.decide": ("ordered", "decide"),
     "ordered.take": ("ordered", "take"),
-    "evaluate": ("module", "evaluate"),
+    "evaluate": ("estimates_module", "evaluate"),
+    "estimates.adopt": ("estimates", "adopt"),
+    "estimates.revise_some": ("estimates", "revise_some"),
+    "estimates.first": ("estimates", "first"),
     "decide": ("module", "decide"),
     "create_policy": ("module", "create_policy"),
 }
@@ -65,15 +70,15 @@ def _inject(monkeypatch: pytest.MonkeyPatch, client: Any, place: str) -> None:
     if owner == "reader":
         monkeypatch.setattr(client.reader, "read", _raise)
         return
-    from sched_client.vllm import client as module  # noqa: PLC0415 - only for this
-
     targets = {
         "client": client,
         "queue": client.queue,
         "tracker": client.tracker,
         "link": client.link,
         "ordered": type(client.queue._ordered),
-        "module": module,
+        "estimates": client.estimates,
+        "module": client_module,
+        "estimates_module": estimates_module,
     }
     monkeypatch.setattr(targets[owner], method, _raise)
 

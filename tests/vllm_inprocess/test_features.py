@@ -117,8 +117,8 @@ def test_surprises_give_a_default_and_are_counted() -> None:
         features = reader.read(broken).features
         assert (features.model, features.audio_s) == ("w", None)
     odd = make_request("r", 1.0)
-    odd.prompt_token_ids = [50258, "x", None]  # type: ignore[list-item]  # what vLLM never does
-    odd.mm_features[0].data = 7  # type: ignore[assignment]  # as above
+    odd.prompt_token_ids = [50258, "x", None]  # vLLM never does this
+    odd.mm_features[0].data = 7
     assert reader.read(odd).features.audio_s is None
     assert reader.surprises == 4
 

@@ -1,5 +1,6 @@
 """The mode is changed while requests wait: none is lost, and the order follows at once."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from sched_client.model import GLOBAL_KEY, KappaEntry
 from sched_client.options import ClientOptions
-from tests.vllm_inprocess.engine import clip_lengths, make_request
+from tests.vllm_inprocess.engine import ENGLISH_PROMPT, clip_lengths, make_request
 
 
 def _fill(driver: Any, count: int) -> list[float]:
@@ -163,6 +164,54 @@ def test_a_move_below_five_percent_changes_no_estimate(start: Callable[..., Any]
     assert waiting
     assert all(records[name].estimate is not before[name] for name in waiting)
     driver.run()
+
+
+def test_estimates_that_moved_in_shadow_are_new_when_the_mode_is_switched_on(
+    start: Callable[..., Any],
+) -> None:
+    driver, link = start("shadow", "sjf", burst_requests=float("inf"), max_num_seqs=1)
+    spanish = [50258, 50262, 50359, 50363]
+    for name, seconds, prompt in (
+        ("a", 1.0, ENGLISH_PROMPT),
+        ("en", 5.0, ENGLISH_PROMPT),
+        ("es", 8.0, spanish),
+    ):
+        driver.scheduler.add_request(make_request(name, seconds, prompt=prompt))
+    driver.step()
+    _learn(link, 40.0)
+    driver.step()
+    link.set(mode="on")
+    driver.run()
+    assert driver.admitted == ["a", "es", "en"]
+
+
+def test_revising_a_long_queue_takes_several_steps(start: Callable[..., Any]) -> None:
+    driver, link = start("on", "sjf", max_num_seqs=1, length=lambda _: 400)
+    _fill(driver, 300)
+    driver.step()
+    client = driver.scheduler._kappad
+    readings = 0
+
+    def ticking() -> float:
+        nonlocal readings
+        readings += 1
+        return float(driver.clock.now_s) + readings * 20e-6
+
+    client.clock = ticking
+    _learn(link, 40.0)
+    revised = []
+    while True:
+        driver.step()
+        fresh = sum(
+            r.checked_version == link.snapshot.version for r in client.tracker.records.values()
+        )
+        revised.append(fresh)
+        if not client.estimates.busy:
+            break
+    # 200 µs at 20 µs a reading: ten or fewer a step.
+    assert len(revised) > 20
+    assert all(0 < b - a <= 10 for a, b in itertools.pairwise(revised[:-1]))
+    assert revised[-1] >= 299
 
 
 def test_new_guard_parameters_reach_the_policy(start: Callable[..., Any]) -> None:

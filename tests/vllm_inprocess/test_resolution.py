@@ -1,5 +1,6 @@
 """An incompatible vLLM gets its own scheduler back, with one warning; the doctor says why."""
 
+import enum
 import importlib
 import json
 import logging
@@ -32,7 +33,7 @@ def _remove(monkeypatch: pytest.MonkeyPatch, need: shim.Need) -> None:
     holders = getattr(found, "__mro__", (found,))
     for holder in holders:
         if last in vars(holder):
-            if isinstance(holder, type) and type(holder).__name__ == "EnumType":
+            if isinstance(holder, enum.EnumType):
                 monkeypatch.delitem(holder._member_map_, last)
                 monkeypatch.delattr(holder, last)
             else:

@@ -47,7 +47,8 @@ def _drain(queue: KappadQueue) -> list[str]:
 
 
 def test_mode_on_pops_the_shortest_and_off_the_oldest() -> None:
-    for mode, expected in (("on", ["b", "c", "a"]), ("off", ["a", "b", "c"])):
+    orders: dict[Mode, list[str]] = {"on": ["b", "c", "a"], "off": ["a", "b", "c"]}
+    for mode, expected in orders.items():
         queue = _queue(mode)
         for name, size in (("a", 90), ("b", 1), ("c", 20)):
             queue.add_request(_text(name, size))
@@ -119,7 +120,7 @@ def test_switching_keeps_arrival_order_with_preempted_first() -> None:
         queue.add_request(_text(name, size))
     queue.prepend_request(_text("p", 99, num_preemptions=1))
     for mode in ("off", "shadow", "on", "on", "off"):
-        _switch(queue, mode)  # type: ignore[arg-type]  # a Mode
+        _switch(queue, mode)
         assert [request.request_id for request in queue] == ["p", "a", "b", "c"]
     assert _drain(queue) == ["p", "a", "b", "c"]
 
@@ -143,7 +144,7 @@ def test_on_counts_who_overtook_the_oldest() -> None:
 
 def test_has_request_takes_a_request_or_an_id() -> None:
     for mode in ("off", "shadow", "on"):
-        queue = _queue(mode)  # type: ignore[arg-type]  # a Mode
+        queue = _queue(mode)
         request = _text("a", 1)
         queue.add_request(request)
         assert queue.has_request(request)
@@ -189,7 +190,7 @@ def test_none_is_lost_or_doubled_whatever_fails(
 ) -> None:
     queue = _client().queue
     failing = _Failing(create_policy(policy, PARAMETERS), calls)
-    queue.switch(mode, failing, PARAMETERS)  # type: ignore[arg-type]  # quacks like a Policy
+    queue.switch(mode, failing, PARAMETERS)
     play = _Play(queue)
     for operation, number in operations:
         getattr(play, operation)(number)

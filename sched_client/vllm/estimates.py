@@ -1,0 +1,156 @@
+"""Estimates of waiting requests, and new ones when what was learned has moved.
+
+A new snapshot arrives several times a second and usually moves nothing. So each key that was
+seen is probed first; only where it moved by `REVISION_RATIO` are its waiting requests estimated
+anew, all within a small share of each step. Whoever is about to go next is looked at in any case.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from sched_client.model import Estimate, Features, Key, RequestKind, Snapshot, evaluate
+from sched_client.policies.base import WaitingEntry
+from sched_client.vllm.tracker import Record
+
+# A waiting request is given a new estimate when it moves by this much; less cannot be worth it.
+REVISION_RATIO: Final = 0.05
+# Seconds a step that probes and new estimates may take.
+REVISION_BUDGET_S: Final = 200e-6
+# A short and a long clip: κ and the intercept may move against each other.
+_PROBES_S: Final = (2.0, 25.0)
+# Whisper knows 100 languages, two tasks and two kinds of timestamps; beyond this all is forgotten.
+_MAX_KEYS: Final = 1024
+
+
+class Estimates:
+    """The snapshot in force, and what was estimated by which.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+        What new estimates are made of.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._probed: dict[Key, tuple[Estimate, ...]] = {}
+        self._unprobed: list[Key] = []
+        self._moved: set[Key] = set()
+        self._pending: list[Record] = []
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Take a new snapshot; what it moves is found by `revise_some`."""
+        self.snapshot = snapshot
+        self._unprobed = list(self._probed)
+
+    def first(self, record: Record, features: Features) -> Estimate:
+        """Estimate a request for the first time, or anew after its next turn."""
+        snapshot = self.snapshot
+        key = record.key = features.key
+        if key not in self._probed:
+            if len(self._probed) >= _MAX_KEYS:
+                self._probed.clear()
+            self._probed[key] = _probe(snapshot, key)
+        record.checked_version = snapshot.version
+        estimate = record.estimate = evaluate(snapshot, features)
+        return estimate
+
+    def revised(self, record: Record) -> WaitingEntry | None:
+        """Give a new entry if the newest snapshot moves the estimate enough, else None."""
+        snapshot = self.snapshot
+        if record.checked_version == snapshot.version:
+            return None
+        record.checked_version = snapshot.version
+        old, reading, entry = record.estimate, record.reading, record.entry
+        if old is None or reading is None or entry is None:
+            return None
+        new = evaluate(snapshot, reading.ordering)
+        if not _differs(old, new):
+            return None
+        record.estimate = new
+        return WaitingEntry(
+            entry.request_id,
+            entry.enqueued_s,
+            new.service_s,
+            new.tokens,
+            new.queue_id,
+            entry.group_id,
+            entry.priority,
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether `revise_some` has anything to do."""
+        return bool(self._unprobed or self._pending)
+
+    def revise_some(
+        self,
+        clock: Callable[[], float],
+        records: Callable[[], Iterable[Record]],
+        revise: Callable[[Record], None],
+    ) -> bool:
+        """Probe keys and revise requests until the step's share of time is used up.
+
+        Parameters
+        ----------
+        clock : callable
+            Monotonic seconds.
+        records : callable
+            Lists the waiting requests; called once, when all keys are probed and one has moved.
+        revise : callable
+            Asks for `revised` and keeps the entry.
+
+        Returns
+        -------
+        bool
+            Whether a round of new estimates is complete.
+        """
+        until_s = clock() + REVISION_BUDGET_S
+        while self._unprobed:
+            if clock() >= until_s:
+                return False
+            self._probe_again(self._unprobed.pop())
+        if self._moved:
+            moved, self._moved = self._moved, set()
+            self._pending = [record for record in records() if record.key in moved]
+        pending = self._pending
+        if not pending:
+            return False
+        while pending and clock() < until_s:
+            revise(pending.pop())
+        return not pending
+
+    def _probe_again(self, key: Key) -> None:
+        before = self._probed.get(key)
+        now = _probe(self.snapshot, key)
+        if before is None or any(map(_differs, before, now)):
+            # Kept until it moves by this much again, so that small steps add up.
+            self._probed[key] = now
+            self._moved.add(key)
+
+
+def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:
+    kind: RequestKind = "text" if key.task == "text" else "transcription"
+    return tuple(
+        evaluate(
+            snapshot,
+            Features(
+                model=key.model,
+                task=key.task,
+                language=key.language,
+                timestamps=key.timestamps,
+                kind=kind,
+                audio_s=probe_s,
+                prompt_tokens=round(probe_s),
+            ),
+        )
+        for probe_s in _PROBES_S
+    )
+
+
+def _differs(old: Estimate, new: Estimate) -> bool:
+    return (
+        abs(new.service_s - old.service_s) >= REVISION_RATIO * old.service_s
+        or abs(new.tokens - old.tokens) >= REVISION_RATIO * old.tokens
+        or new.queue_id != old.queue_id
+    )

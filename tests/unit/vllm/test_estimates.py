@@ -1,0 +1,106 @@
+"""New estimates only where a key has moved."""
+
+from dataclasses import replace
+
+import pytest
+
+from sched_client.model import (
+    GLOBAL_KEY,
+    Features,
+    KappaEntry,
+    Partition,
+    ServiceTime,
+    Snapshot,
+    prior_snapshot,
+)
+from sched_client.vllm.estimates import Estimates
+from sched_client.vllm.features import Reading
+from sched_client.vllm.hints import NO_HINTS
+from sched_client.vllm.tracker import Record
+from tests.support.vllm_fakes import Request
+
+EN = Features(model="w", task="transcribe", language="en", timestamps=False, audio_s=10.0)
+ES = EN._replace(language="es")
+
+
+def _still() -> float:
+    return 0.0
+
+
+def _moved(snapshot: Snapshot, language: str, kappa: float) -> Snapshot:
+    key = GLOBAL_KEY._replace(model="w", task="transcribe", language=language)
+    entry = KappaEntry(kappa_tokens_per_s=kappa, source="learned")
+    return replace(
+        snapshot,
+        version=snapshot.version + 1,
+        kappas={**snapshot.kappas, key: entry},
+        _resolved={},
+    )
+
+
+def _records(estimates: Estimates) -> list[Record]:
+    made = []
+    for number, features in enumerate([EN, ES, EN]):
+        record = Record(Request(f"r{number}"), 0.0, number)
+        record.reading = Reading(features, features, NO_HINTS)
+        estimates.first(record, features)
+        made.append(record)
+    return made
+
+
+def _round(estimates: Estimates, records: list[Record]) -> list[str]:
+    revised: list[str] = []
+    while estimates.busy:
+        estimates.revise_some(
+            _still, lambda: records, lambda record: revised.append(record.request.request_id)
+        )
+    return sorted(revised)
+
+
+def test_a_snapshot_that_moves_nothing_revises_nobody() -> None:
+    estimates = Estimates(prior_snapshot())
+    records = _records(estimates)
+    estimates.adopt(_moved(prior_snapshot(), "fr", 99.0))
+    assert _round(estimates, records) == []
+
+
+def test_only_the_requests_of_a_key_that_moved_are_revised() -> None:
+    estimates = Estimates(prior_snapshot())
+    records = _records(estimates)
+    estimates.adopt(_moved(prior_snapshot(), "en", 6.0))
+    assert _round(estimates, records) == ["r0", "r2"]
+
+
+def test_small_steps_add_up() -> None:
+    snapshot = prior_snapshot()
+    estimates = Estimates(snapshot)
+    records = _records(estimates)
+    rounds = []
+    for step in range(1, 4):
+        snapshot = _moved(snapshot, "es", 3.2 * (1 + 0.025 * step))
+        estimates.adopt(snapshot)
+        rounds.append(_round(estimates, records))
+    assert rounds == [[], ["r1"], []]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"services": {"w": ServiceTime(overhead_s=5.0)}},
+        {"partitions": {"w": Partition(boundaries_s=(0.01,), queue_ids=("a", "b"))}},
+    ],
+    ids=["service", "partition"],
+)
+def test_service_time_and_partition_move_every_key(change: dict[str, object]) -> None:
+    estimates = Estimates(prior_snapshot())
+    records = _records(estimates)
+    estimates.adopt(replace(prior_snapshot(), version=1, _resolved={}, **change))  # type: ignore[arg-type]  # test values
+    assert _round(estimates, records) == ["r0", "r1", "r2"]
+
+
+def test_invented_keys_do_not_grow_without_bound() -> None:
+    estimates = Estimates(prior_snapshot())
+    for number in range(3000):
+        record = Record(Request("r"), 0.0, number)
+        estimates.first(record, EN._replace(language=f"x{number}"))
+    assert len(estimates._probed) <= 1024
