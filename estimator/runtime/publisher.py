@@ -24,7 +24,9 @@ from sched_client.model import (
 __all__ = ["Publisher"]
 
 # Merged deltas are asked for by as many base versions as watchers lag behind.
-_MERGED_LIMIT: Final = 64
+_MERGED_LIMIT: Final = 16
+# Where there are few keys the number of deltas is the bound.
+_LEAST_RING_ENTRIES: Final = 1024
 
 
 class Publisher:
@@ -35,14 +37,17 @@ class Publisher:
     initial : Snapshot
         What to serve first; must hold the global key.
     ring_limit : int
-        How many deltas are kept to bring a lagging watcher up to date, ≥ 1.
+        How many deltas are kept to bring a lagging watcher up to date, ≥ 1; fewer where they
+        hold more entries than there are keys.
     """
 
     def __init__(self, initial: Snapshot, *, ring_limit: int) -> None:
         if GLOBAL_KEY not in initial.kappas:
             raise ValueError("a snapshot must hold the global key")
         self._snapshot = initial
-        self._ring: deque[SnapshotDelta] = deque(maxlen=ring_limit)
+        self._ring: deque[SnapshotDelta] = deque()
+        self._ring_limit = ring_limit
+        self._n_ring_entries = 0
         self._merged: dict[int, SnapshotDelta] = {}
         self._changed = asyncio.Event()
         self._closed = False
@@ -105,10 +110,21 @@ class Publisher:
             # A fresh cache: the one of the old snapshot answers with what is no longer true.
             _resolved={},
         )
-        self._ring.append(delta)
-        self._merged.clear()
+        self._remember(delta)
         self._wake()
         return delta
+
+    def _remember(self, delta: SnapshotDelta) -> None:
+        self._merged.clear()
+        self._ring.append(delta)
+        self._n_ring_entries += _n_entries(delta)
+        # A watcher so far behind that its changes outnumber the keys is better off with the whole
+        # state; and 256 deltas of thousands of entries each held 100 MiB.
+        most = max(_LEAST_RING_ENTRIES, len(self._snapshot.kappas))
+        while len(self._ring) > self._ring_limit or (
+            self._n_ring_entries > most and len(self._ring) > 1
+        ):
+            self._n_ring_entries -= _n_entries(self._ring.popleft())
 
     def delta_since(self, version: int) -> SnapshotDelta | None:
         """Give what leads from an older version to the newest, or None if that is not known.
@@ -152,3 +168,7 @@ class Publisher:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _n_entries(delta: SnapshotDelta) -> int:
+    return len(delta.kappas) + len(delta.removed)

@@ -90,6 +90,18 @@ def test_a_delta_from_any_known_base_gives_the_newest_state(
         assert delta.version == publisher.snapshot.version
 
 
+def test_deltas_that_outnumber_the_keys_are_forgotten() -> None:
+    publisher = _publisher(ring_limit=1000)
+    keys = [Key("m", "transcribe", str(i)) for i in range(2000)]
+    for kappa in range(10):
+        publisher.publish(created_s=0.0, kappas={key: _entry(float(kappa)) for key in keys})
+    assert sum(len(delta.kappas) for delta in publisher._ring) <= 2001
+    newest = publisher.delta_since(9)
+    assert newest is not None
+    assert len(newest.kappas) == 2000
+    assert publisher.delta_since(1) is None
+
+
 def test_a_version_from_the_future_has_no_delta() -> None:
     publisher = _publisher()
     publisher.publish(created_s=0.0, settings=Settings(mode="on"))
