@@ -114,10 +114,8 @@ class EngineClient:
         snapshot = link.snapshot
         if snapshot is not self.estimates.snapshot or signals != self._signals:
             self._adapt(snapshot, signals, None if since_s is None else now_s - since_s)
-        if self.estimates.busy and self.estimates.revise_some(
-            self.clock, self.queue.records, self.queue.revise
-        ):
-            self.queue.settle(self._parameters)
+        if self.estimates.busy:
+            self.estimates.revise_some(self.clock, self.queue.records, self.queue.revise)
 
     def end_step(self, output: Any, running: int) -> None:
         """Note who was admitted; say how the engine is.

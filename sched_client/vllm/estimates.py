@@ -88,7 +88,7 @@ class Estimates:
         clock: Callable[[], float],
         records: Callable[[], Iterable[Record]],
         revise: Callable[[Record], None],
-    ) -> bool:
+    ) -> None:
         """Probe keys and revise requests until the step's share of time is used up.
 
         Parameters
@@ -98,27 +98,19 @@ class Estimates:
         records : callable
             Lists the waiting requests; called once, when all keys are probed and one has moved.
         revise : callable
-            Asks for `revised` and keeps the entry.
-
-        Returns
-        -------
-        bool
-            Whether a round of new estimates is complete.
+            Asks for `revised` and applies the entry.
         """
         until_s = clock() + REVISION_BUDGET_S
         while self._unprobed:
             if clock() >= until_s:
-                return False
+                return
             self._probe_again(self._unprobed.pop())
         if self._moved:
             moved, self._moved = self._moved, set()
             self._pending = [record for record in records() if record.key in moved]
         pending = self._pending
-        if not pending:
-            return False
         while pending and clock() < until_s:
             revise(pending.pop())
-        return not pending
 
     def _probe_again(self, key: Key) -> None:
         before = self._probed.get(key)

@@ -12,9 +12,9 @@ from sched_client.model import PolicyParameters
 from sched_client.policies.base import Policy, WaitingEntry
 from sched_client.vllm.tracker import Record
 
-# Times a step that new estimates found at the head are given to the policy, O(n log n) each;
-# after that the head is taken as it is, and the slices of `EngineClient` see to the rest.
-_HEAD_REVISIONS: Final = 1
+# Times a step that a new estimate may send the head back, O(log n) each; after that the head is
+# taken as it is, and the slices of `EngineClient` see to the rest.
+_HEAD_REVISIONS: Final = 8
 # The heap of ages is cleaned when more than half of it has left; below this it is not worth it.
 _MIN_STALE: Final = 64
 
@@ -45,7 +45,6 @@ class OrderedRequests:
         self._reviser = reviser
         self._held: dict[str, Record] = {}
         self._ages: list[tuple[int, str]] = []
-        self._changed: dict[str, WaitingEntry] = {}
         self._head_revisions = _HEAD_REVISIONS
 
     def __len__(self) -> int:
@@ -81,18 +80,14 @@ class OrderedRequests:
                 self._policy.remove(request.request_id)
 
     def begin_step(self) -> None:
-        """Allow the head to be given a new estimate once more."""
+        """Allow heads to be given new estimates once more."""
         self._head_revisions = _HEAD_REVISIONS
 
     def decide(self, now_s: float) -> Any:
         """Give the request that goes next; there must be one."""
         record = self._held[self._policy.peek(now_s).request_id]
-        while self._head_revisions:
-            self.revise(record)
-            if record.request.request_id not in self._changed:
-                break
+        while self._head_revisions and self.revise(record):
             self._head_revisions -= 1
-            self.settle(self._parameters)
             record = self._held[self._policy.peek(now_s).request_id]
         return record.request
 
@@ -116,22 +111,22 @@ class OrderedRequests:
         records.sort(key=lambda record: not record.request.num_preemptions)
         return [record.request for record in records]
 
-    def revise(self, record: Record) -> None:
-        """Note a record's new estimate, if it moved and still waits; `settle` applies it."""
-        request_id = record.request.request_id
-        if self._held.get(request_id) is record:
-            entry = self._reviser.revised(record)
-            if entry is not None:
-                record.entry = self._changed[request_id] = entry
+    def revise(self, record: Record) -> bool:
+        """Give a record its new estimate, if it moved and still waits; say whether it did."""
+        if self._held.get(record.request.request_id) is not record:
+            return False
+        entry = self._reviser.revised(record)
+        if entry is None:
+            return False
+        record.entry = entry
+        self._policy.revise(entry)
+        return True
 
     def settle(self, parameters: PolicyParameters) -> None:
-        """Give the policy its parameters and the new estimates; O(n log n) if any changed."""
-        changed, self._changed = self._changed, {}
-        if changed:
-            self._policy.update(parameters, lambda entry: changed.get(entry.request_id, entry))
-        elif parameters != self._parameters:
+        """Give the policy its parameters."""
+        if parameters != self._parameters:
             self._policy.update(parameters)
-        self._parameters = parameters
+            self._parameters = parameters
 
     def _hold(self, record: Record) -> None:
         request_id = record.request.request_id

@@ -250,12 +250,12 @@ class KappadQueue:
         return [] if self._ordered is None else self._ordered.records()
 
     def revise(self, record: Record) -> None:
-        """Note a record's new estimate, if it moved and still waits; `settle` applies it."""
+        """Give a record its new estimate, if it moved and still waits."""
         if self._ordered is not None:
             self._ordered.revise(record)
 
     def settle(self, parameters: PolicyParameters) -> None:
-        """Give the policy its parameters and the new estimates."""
+        """Give the policy its parameters."""
         if self._ordered is not None:
             self._ordered.settle(parameters)
         elif self._shadow is not None:
