@@ -1,10 +1,12 @@
 """What listens on an engine's socket: a real sidecar, a scripted one, garbage, or nobody."""
 
+import dataclasses
 import os
 import socketserver
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,22 +27,31 @@ from estimator.demo.processes import (
 )
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from protos.kappad.estimator.v1 import estimator_pb2_grpc as rpc
-from sched_client.model import Snapshot
+from sched_client.model import Snapshot, prior_snapshot
 from tests.support.vllm_server import wait_for
 
 # The client's longest pause between two tries is 10 s, and so is that between signs of life.
 FOLLOW_TIMEOUT_S = 30.0
+# A reporter sends what it has twice a second.
+SETTLE_S = 1.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RealSidecar:
-    """A running ``kappad serve``."""
+    """A running ``kappad serve``.
+
+    Attributes
+    ----------
+    before : int
+        Completions that engines had buffered since an earlier test; not this test's.
+    """
 
     child: Child
     client: EstimatorClient
+    before: int = 0
 
     def wait_for_engines(self, count: int = 1) -> None:
-        """Wait until ``count`` engines watch and apply the newest snapshot."""
+        """Wait until ``count`` engines follow and have handed over what they had buffered."""
 
         def follows() -> bool:
             status = self.client.status()
@@ -51,13 +62,32 @@ class RealSidecar:
             )
 
         wait_for(follows, FOLLOW_TIMEOUT_S, f"{count} engines that follow the sidecar")
+        self.before = settled(lambda: self.client.status().learned)
 
     def wait_until_stored(self, count: int) -> list[Completion]:
-        """Wait until ``count`` completions are stored and give all of them."""
+        """Wait until ``count`` completions of this test are stored and give them."""
         wait_for(
-            lambda: self.client.status().learned >= count, 15.0, f"{count} completions learned"
+            lambda: self.client.status().learned >= self.before + count,
+            FOLLOW_TIMEOUT_S,
+            f"{count} completions learned",
         )
-        return list(self.client.completions())
+        return list(self.client.completions())[self.before :]
+
+    def samples(self) -> int:
+        """Count what κ of the model was learned from in this test."""
+        counts = [e.sample_count for _, e in self.client.kappas("whisper-base")]
+        return max(counts, default=0) - self.before
+
+
+def settled(count: Callable[[], int]) -> int:
+    """Give a count once it has not changed for two intervals of the reporter."""
+    seen = count()
+    quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < SETTLE_S:
+        time.sleep(0.1)
+        if count() != seen:
+            seen, quiet_since = count(), time.monotonic()
+    return seen
 
 
 class FakeSidecar(rpc.EstimatorServiceServicer):
@@ -104,9 +134,11 @@ class FakeSidecar(rpc.EstimatorServiceServicer):
         self._ended.set()
 
     def wait_for_engine(self) -> None:
-        """Wait until an engine says that it applies this snapshot."""
+        """Wait until an engine applies this snapshot; forget what it had buffered."""
         wanted = (self.snapshot.instance_id, self.snapshot.version)
         wait_for(lambda: wanted in self.applied, FOLLOW_TIMEOUT_S, "an engine that follows")
+        settled(lambda: len(self.completions))
+        self.completions.clear()
 
 
 class _Garbage(socketserver.BaseRequestHandler):
@@ -127,6 +159,11 @@ class _GarbageServer(socketserver.ThreadingUnixStreamServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         self.served += 1
         super().process_request(request, client_address)
+
+
+def prior_snapshot_of_a_sidecar() -> Snapshot:
+    """Give a snapshot that changes nothing."""
+    return dataclasses.replace(prior_snapshot(), version=1, instance_id=str(uuid.uuid4()))
 
 
 class SidecarSlot:
@@ -187,6 +224,11 @@ class SidecarSlot:
                 server.shutdown()
                 thread.join()
                 self.clear()
+
+    def drain(self) -> None:
+        """Take what an engine has buffered, so that it reaches no later test."""
+        with self.fake(prior_snapshot_of_a_sidecar()) as fake:
+            fake.wait_for_engine()
 
     def clear(self) -> None:
         """Remove the socket's file, as after an orderly end."""

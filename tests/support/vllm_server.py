@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 from estimator.demo.load import Arrival, Outcome, run, send
 from estimator.demo.processes import (
+    SERVED_MODEL,
     Child,
     Processes,
     free_port,
@@ -41,6 +44,21 @@ class VllmServer:
     def answer(self, arrival: Arrival, *, endpoint: str = "transcriptions") -> tuple[int, str]:
         """Send one request and give status and body, whatever they are."""
         return asyncio.run(send(self.port, arrival, endpoint=endpoint))
+
+    def complete(self, prompt: str) -> tuple[int, str]:
+        """Ask for a completion of text, without audio; give status and text or error type."""
+        body = {"model": SERVED_MODEL, "prompt": prompt, "max_tokens": 8, "temperature": 0}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/v1/completions",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60.0) as answer:  # noqa: S310  loopback
+                return 200, json.load(answer)["choices"][0]["text"]
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.reason
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:  # Any: JSON
         """Read the record so far."""

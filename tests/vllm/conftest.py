@@ -18,6 +18,8 @@ from tests.support.vllm_server import VllmServer, start_vllm
 
 AUDIO = Path(__file__).resolve().parents[1] / "audio"
 LONG_AUDIO = AUDIO / "derived-libri-34.955s-16k.ogg"
+# A request of the same engine with no audio at all.
+TEXT_PROMPT = "<|startoftranscript|><|en|><|transcribe|><|notimestamps|>"
 # Kept after a session, so that a failure can be looked into.
 LOGS = Path(__file__).resolve().parents[2] / ".cache" / "vllm-tests"
 # Its text differs with the batch that it happens to run in, on stock vLLM: bfloat16.
@@ -42,7 +44,8 @@ class Stock:
     texts: dict[str, str]
     long_text: str
     long_streamed_text: str
-    without_file: int
+    empty_file_status: int
+    completion: tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +108,13 @@ def stock(vllm_python: Path, model: Path, clips: tuple[Clip, ...], folder: Path)
         (streamed,) = server.send([long_arrival(stream=True)])
         empty = Arrival(due_s=0.0, clip=AUDIO / "derived-empty.wav", fields=(("language", "en"),))
         status, _ = server.answer(empty)
+        completion = server.complete(TEXT_PROMPT)
     return Stock(
         texts=texts,
         long_text=whole.text,
         long_streamed_text=streamed.text,
-        without_file=status,
+        empty_file_status=status,
+        completion=completion,
     )
 
 
@@ -132,6 +137,7 @@ def engine(
         target=slot.target,
     )
     outcomes = server.send([arrival_of(clip) for clip in clips if clip.language in {"en", "es"}])
+    slot.drain()
     return Engine(server=server, slot=slot, before_any_sidecar=outcomes)
 
 

@@ -20,6 +20,7 @@ from sched_client.model import (
     evaluate,
 )
 from tests.support.sorted_list import mismatches
+from tests.support.vllm_server import wait_for
 from tests.vllm.conftest import Engine, Stock
 
 N_REQUESTS = 32
@@ -94,6 +95,7 @@ def test_admission_order_is_that_of_a_sorted_list(
     with engine.slot.fake(snapshot) as fake:
         fake.wait_for_engine()
         outcomes = engine.server.send(arrivals)
+        wait_for(lambda: len(fake.completions) == N_REQUESTS, 15.0, "every completion reported")
     events = engine.server.events()
     assert_lengths_are_true(fake.completions, arrivals)
     ours = [e for e in events if e["event"] == "admit" and f"order-{policy}-" in str(e["ids"])]

@@ -5,6 +5,7 @@ import time
 
 from estimator.demo.schedule import Clip, arrival_of
 from sched_client.model import Mode
+from tests.support.sidecar_slot import settled
 from tests.support.vllm_server import caller_id, wait_for
 from tests.vllm.conftest import Engine, Stock
 
@@ -44,6 +45,8 @@ def test_switching_with_100_waiting_loses_none(
         thread.start()
         outcomes = engine.server.send(arrivals)
         thread.join()
+        # Switched off, an engine reports nothing: only this many are known to be kept.
+        settled(lambda: sidecar.client.status().learned)
         clients = sidecar.client.status().clients
 
     events = engine.server.events()[first:]

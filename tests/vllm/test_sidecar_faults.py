@@ -55,7 +55,7 @@ def test_killed_and_restarted_on_the_same_store(
     assert_like_stock(outcomes, stock)
     # The socket's file is left behind, as kill -9 leaves it.
     with engine.slot.real("killed") as restarted:
-        restarted.wait_for_engines()
+        restarted.before = sidecar.before
         # What ended while nobody listened was buffered and arrives now, nothing twice.
         completions = restarted.wait_until_stored(N_REQUESTS)
         status = restarted.client.status()
@@ -86,3 +86,4 @@ def test_garbage(engine: Engine, stock: Stock, clips: tuple[Clip, ...]) -> None:
             assert time.monotonic() < deadline, "the engine never connected to the garbage"
             outcomes += engine.server.send([arrival_of(clip) for clip in english])
     assert_like_stock(outcomes, stock)
+    engine.slot.drain()
