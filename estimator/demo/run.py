@@ -18,7 +18,7 @@ from typing import Final
 
 from rich.console import Console
 
-from estimator.client import EstimatorClient
+from estimator.client import EngineClient, EstimatorClient
 from estimator.demo import environment, simulated, weights
 from estimator.demo.figures import RunFigures, figures_of
 from estimator.demo.load import Arrival, Outcome, run
@@ -33,6 +33,7 @@ from estimator.demo.stage import (
     switch_mode,
     wait_until_learned,
 )
+from sched_client.model import Mode
 
 LOAD: Final = 1.5
 # Long enough that the batch is full most of the time, short enough to cost a quarter minute.
@@ -223,15 +224,15 @@ class _Demo:
 
             return asyncio.run(run(self.port, arrivals, on_outcome=show))
 
-    def _switch(self, mode: str) -> None:
-        if not switch_mode(self.client, "on" if mode == "on" else "off", "kappad demo"):
+    def _switch(self, mode: Mode) -> None:
+        if not switch_mode(self.client, mode, "kappad demo"):
             raise StartError(
                 f"vLLM did not follow to mode {mode}; see its log in {self.place.state_dir.parent}"
             )
 
 
-def _versions(clients: Sequence[object]) -> str:
-    return ", ".join(sorted({str(getattr(c, "engine_version", "")) for c in clients}))
+def _versions(clients: Sequence[EngineClient]) -> str:
+    return ", ".join(sorted({client.engine_version for client in clients}))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A running sidecar, and a real vLLM that follows it."""
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -126,10 +127,11 @@ def wait_until_learned(client: EstimatorClient, n: int, timeout_s: float = 10.0)
 def look_further(place: Sidecar) -> Sequence[str]:
     """List commands that show what the run left behind."""
     listen = "unix:///tmp/kappad-demo.sock"
+    kappad = Path(sys.executable).with_name("kappad")
     return (
-        f".venv/bin/kappad serve --listen {listen} --state-dir {place.state_dir} &",
-        f".venv/bin/kappad status --target {listen}",
-        f".venv/bin/kappad kappa --history --target {listen}",
-        f".venv/bin/kappad drift --target {listen}",
-        f"less {place.state_dir.parent / 'vllm.log'}",
+        f"{kappad} serve --listen {listen} --state-dir {place.state_dir} &",
+        f"{kappad} status --target {listen}",
+        f"{kappad} kappa --history --target {listen}",
+        f"{kappad} drift --target {listen}",
+        f"less {place.state_dir.parent}/*.log",
     )
