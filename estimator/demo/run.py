@@ -5,7 +5,9 @@
 
 import asyncio
 import random
+import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -111,9 +113,11 @@ def _demo(console: Console, vllm_python: str | None, requests: int, seed: int) -
         return simulated.demo(console, run_dir, requests=requests, seed=seed)
     if vllm_python is None:
         with _step(console, "vLLM's environment (a few minutes and 4 GB the first time)"):
-            python = environment.build()
+            python = _build()
     else:
         python = Path(vllm_python)
+        if not python.is_file():
+            raise StartError(f"{python} is no file; name the interpreter of vLLM's environment")
     with _step(console, "Whisper-base's weights"):
         model = weights.ensure()
     with Processes(run_dir) as processes, sidecar(processes, run_dir) as place:
@@ -122,6 +126,16 @@ def _demo(console: Console, vllm_python: str | None, requests: int, seed: int) -
         with EstimatorClient(place.target) as client:
             demo = _Demo(console=console, client=client, place=place, port=port, seed=seed)
             return demo.run(requests, startup_s=startup_s, python=python)
+
+
+def _build() -> Path:
+    try:
+        return environment.build()
+    except subprocess.CalledProcessError as error:
+        raise StartError(
+            f"vLLM's environment could not be built: {shlex.join(map(str, error.cmd))} exited "
+            f"{error.returncode}; see its message above, or name one with --vllm-python"
+        ) from error
 
 
 @contextmanager
