@@ -43,7 +43,7 @@ _BUILT_SHA256: Final = {
     "generation_config.json": "cbabf53d2999a92401675afdf607c2620572e7ac252f768896ee1e38789ec17f",
     "model.safetensors": "2be218e4f1b5d055eee604bb1f92e17f5b36f316ff5366fb3db3a36c75258467",
     "preprocessor_config.json": "0981dc1b56cb8fdfe98fd4c1479f3e27f04e0b456bc98878375747b76d60c410",
-    "tokenizer.json": "f88b5fb07118f299e54d763037e6bb45a3fb1da3332d7ffbaefc4b33bb5e1ba2",
+    "tokenizer.json": "0a804fc9af07e0439079def1651533e2be854fc48275781e38a58958fda2ba53",
     "tokenizer_config.json": "1535c91846fdc346117f8090c3aa4b73f755622f5cbf7d1f6f8a9263c320870f",
 }
 

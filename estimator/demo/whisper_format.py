@@ -19,6 +19,7 @@ _ITEM_BYTES: Final = {0: 4, 1: 1, 2: 2, 3: 4, 4: 2}
 _HEAD_WIDTH: Final = 64  # every Whisper has heads of 64 (openai/whisper, model.py)
 _N_TIMESTAMPS: Final = 1501  # <|0.00|> to <|30.00|> in steps of 0.02 s
 _FIRST_TIMESTAMP_ID: Final = 50364
+_FIRST_MERGE: Final = "Ġ t"
 _END: Final = "<|endoftext|>"
 _SPECIAL: Final = {
     "bos_token_id": 50257,
@@ -228,7 +229,9 @@ def convert(model: Path, config: Path, tokenizer: Path, target: Path) -> None:
     Notes
     -----
     The source's tokenizer lacks the 1,501 timestamp tokens, without which vLLM answers 500 to
-    ``response_format=verbose_json``; they are added.
+    ``response_format=verbose_json``; they are added. It also lacks the first merge of Whisper's
+    multilingual vocabulary, so that it split " the" in two and encoded English 15 % too long
+    (decoding was right); that is put back.
     """
     with model.open("rb") as file:
         variables = read_variables(file)
@@ -250,6 +253,8 @@ def convert(model: Path, config: Path, tokenizer: Path, target: Path) -> None:
         "suppress_tokens": source["suppress_ids"],
         "begin_suppress_tokens": source["suppress_ids_begin"],
     }
+    if tokens["model"]["merges"][0] != _FIRST_MERGE:
+        tokens["model"]["merges"].insert(0, _FIRST_MERGE)
     known = set(added.values())
     for step in range(_N_TIMESTAMPS):
         if _FIRST_TIMESTAMP_ID + step not in known:

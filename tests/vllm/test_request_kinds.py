@@ -10,6 +10,12 @@ from tests.support.vllm_server import wait_for
 from tests.vllm.conftest import AUDIO, TEXT_PROMPT, Engine, Stock, long_arrival
 
 
+# A key is listed once it has five samples (estimator.core.config).
+N_DETECTIONS = 6
+N_LEAVING = 8
+N_STAYING = 6
+
+
 def plain(clips: tuple[Clip, ...], name: str) -> Clip:
     (clip,) = [c for c in clips if c.path.name == name]
     return clip
@@ -21,19 +27,19 @@ def test_detection_requests_are_reported_as_such_and_teach_nothing(
     clip = plain(clips, "libri-1088-134315-0000.wav")
     arrivals = [
         Arrival(due_s=0.0, clip=clip.path, audio_s=clip.duration_s, request_id=f"detect-{i}")
-        for i in range(3)
+        for i in range(N_DETECTIONS)
     ]
     with engine.slot.real() as sidecar:
         sidecar.wait_for_engines()
         outcomes = engine.server.send(arrivals)
-        completions = sidecar.wait_until_stored(6)
+        completions = sidecar.wait_until_stored(2 * N_DETECTIONS)
         samples = sidecar.samples()
     assert {o.text for o in outcomes} == {stock.texts[clip.path.name]}
     kinds = sorted(c.kind for c in completions)
-    assert kinds == ["detection"] * 3 + ["transcription"] * 3
+    assert kinds == ["detection"] * N_DETECTIONS + ["transcription"] * N_DETECTIONS
     assert {c.output_tokens for c in completions if c.kind == "detection"} == {1}
     assert {c.language for c in completions if c.kind == "transcription"} == {"en"}
-    assert samples == 3, "only the transcriptions may have been learned"
+    assert samples == N_DETECTIONS, "only the transcriptions may have been learned"
 
 
 def test_clients_that_leave_are_aborted_and_teach_nothing(
@@ -43,15 +49,15 @@ def test_clients_that_leave_are_aborted_and_teach_nothing(
     rng = random.Random(5)
 
     async def scenario() -> list[tuple[int, str]]:
-        # Twelve at once with four slots: some leave while they run, others while they wait.
+        # All at once with four slots: some leave while they run, others while they wait.
         tasks = [
             asyncio.create_task(
                 send(engine.server.port, arrival_of(long, request_id=f"leave-{i}"))
             )
-            for i in range(12)
+            for i in range(N_LEAVING + N_STAYING)
         ]
         await asyncio.sleep(2.0)
-        leaving = rng.sample(tasks, 8)
+        leaving = rng.sample(tasks, N_LEAVING)
         for task in leaving:
             task.cancel()
         for task in leaving:
@@ -62,7 +68,7 @@ def test_clients_that_leave_are_aborted_and_teach_nothing(
     with engine.slot.real() as sidecar:
         sidecar.wait_for_engines()
         answers = asyncio.run(scenario())
-        completions = sidecar.wait_until_stored(12)
+        completions = sidecar.wait_until_stored(N_LEAVING + N_STAYING)
         wait_for(
             lambda: all(
                 c.running == 0 and c.waiting == 0 for c in sidecar.client.status().clients
@@ -72,16 +78,16 @@ def test_clients_that_leave_are_aborted_and_teach_nothing(
         )
         samples = sidecar.samples()
         (after,) = engine.server.send([arrival_of(long, request_id="leave-after")])
-        sidecar.wait_until_stored(13)
-    assert [status for status, _ in answers] == [200] * 4
+        sidecar.wait_until_stored(N_LEAVING + N_STAYING + 1)
+    assert [status for status, _ in answers] == [200] * N_STAYING
     reasons = sorted(c.finish_reason for c in completions)
     n_aborted = reasons.count("aborted")
-    assert 1 <= n_aborted <= 8
+    assert 1 <= n_aborted <= N_LEAVING
     assert set(reasons) == {"aborted", "stop"}
     assert any(c.finish_reason == "aborted" and c.service_s == 0.0 for c in completions), (
         "nobody left while waiting"
     )
-    assert samples == 12 - n_aborted
+    assert samples == N_LEAVING + N_STAYING - n_aborted
     assert after.text == stock.texts[long.path.name]
 
 
