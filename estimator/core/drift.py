@@ -5,14 +5,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Self
-
-from river import drift, stats
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from estimator.core.drift_event import DriftEvent, DriftKind
 
+if TYPE_CHECKING:  # see load_detector
+    from river.drift import PageHinkley
+
 # The event is re-exported for those that load the detector anyway.
-__all__ = ["Change", "DriftEvent", "DriftKind", "LevelWatch", "Sample"]
+__all__ = ["Change", "DriftEvent", "DriftKind", "LevelWatch", "Sample", "load_detector"]
 
 
 class Sample(NamedTuple):
@@ -74,6 +75,18 @@ _SETTLE: Final = 32
 _LAG: Final = 64
 
 
+def load_detector() -> "type[PageHinkley]":
+    """Give river's detector, importing it on the first call.
+
+    That takes a second, most of it for scipy, which river's other detectors need. The sidecar
+    calls it in a thread while it serves already; otherwise the first watch does.
+    """
+    from river.drift import PageHinkley  # noqa: PLC0415 # see above
+
+    detector: type[PageHinkley] = PageHinkley
+    return detector
+
+
 class LevelWatch:
     """Tell when a level (κ, seconds per token) has changed, and when the learner has followed.
 
@@ -118,8 +131,8 @@ class LevelWatch:
         # Completions since the detection of the event that is open, or -1.
         self._adapting = -1
 
-    def _new_test(self) -> drift.PageHinkley:
-        return drift.PageHinkley(
+    def _new_test(self) -> "PageHinkley":
+        return load_detector()(
             min_instances=_MIN_INSTANCES, delta=self.tolerance, threshold=self.threshold
         )
 
@@ -200,7 +213,7 @@ class LevelWatch:
             mean_n, mean, test._sum_increase, test._sum_decrease, low,
             test._max_decrease, detected, reference, pending,
         ) = state  # fmt: skip
-        test._x_mean = stats.Mean._from_state(mean_n, mean)
+        test._x_mean = type(test._x_mean)._from_state(mean_n, mean)
         test._min_increase = math.inf if low is None else low
         test._drift_detected = bool(detected)
         self.reference_, self._pending = list(reference), list(pending)

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from estimator.core.drift import DriftEvent
+from estimator.core.drift import load_detector
+from estimator.core.drift_event import DriftEvent
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
 from estimator.runtime.backlog import Backlog, Report, ReportResult
@@ -81,6 +82,7 @@ class Learner:
         self.replaying = True
         self.failure = ""
         self.on_failure: Callable[[], None] = lambda: None
+        self.on_loaded: Callable[[], None] = lambda: None
         self._worker = worker
         self._config = config
         self._metrics = metrics
@@ -134,6 +136,14 @@ class Learner:
         UnavailableError
             If the store could not promise more versions for so long that none are left.
         """
+        self.check_version_left()
+        delta = self.publisher.publish(created_s=self._now_s(), settings=settings)
+        self._metrics.publications.inc()
+        self._wake.set()  # the store may have to promise more versions
+        return delta.version
+
+    def check_version_left(self) -> None:
+        """Raise `UnavailableError` where `publish_settings` would."""
         if self.publisher.snapshot.version >= self._reserved_version:
             raise UnavailableError(
                 f"no snapshot version is left to publish: {self._worker.error or 'starting'}; "
@@ -141,10 +151,6 @@ class Learner:
                 reason="STORE_UNAVAILABLE",
                 retry_after_s=_STORE_RETRY_S,
             )
-        delta = self.publisher.publish(created_s=self._now_s(), settings=settings)
-        self._metrics.publications.inc()
-        self._wake.set()  # the store may have to promise more versions
-        return delta.version
 
     def drain(self) -> None:
         """Take nothing more; `run` returns when what was taken is stored."""
@@ -154,6 +160,9 @@ class Learner:
     async def run(self) -> None:
         """Work until drained. An error of our own ends the task loudly, and nothing else."""
         try:
+            # Predictions, watches and switches are served meanwhile; reports wait in the backlog.
+            await asyncio.to_thread(load_detector)
+            self.on_loaded()
             while not (self._draining and not self.backlog and not self._fresh):
                 await self._wait_for_work()
                 await self._step()

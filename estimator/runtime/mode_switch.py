@@ -82,6 +82,9 @@ class ModeSwitch:
                             snapshot_version=publisher.snapshot.version,
                         )
                 previous = publisher.snapshot.settings.mode
+                if mode != previous:
+                    # Before it is recorded: the same id again would be told that it is done.
+                    self._learner.check_version_left()
                 change = ModeChange(
                     changed_s=self._now_s(),
                     mode=mode,

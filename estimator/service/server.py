@@ -1,11 +1,12 @@
 """Builds the whole sidecar, runs it, and takes it down in order."""
 
 import asyncio
+import contextlib
 import gc
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -39,6 +40,7 @@ __all__ = ["StartError", "run", "serve"]
 
 EXIT_OK: Final = 0
 EXIT_CANNOT_START: Final = 1
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SERVICES: Final = tuple(service.full_name for service in pb.DESCRIPTOR.services_by_name.values())
 _ESTIMATOR: Final = "kappad.estimator.v1.EstimatorService"
 # An idle watch is pinged by neither end unless a peer wants to: bookmarks come every 5 s. A
@@ -68,11 +70,8 @@ def serve(config: ServeConfig) -> int:
         0 after a drain, 1 if it could not start (said on standard error).
     """
     configure_logs(config.log_format, config.log_level)
-    # What the imports made lives as long as the process; each full collection would walk it
-    # (100 ms for river and scipy) while calls wait.
-    gc.freeze()
     try:
-        asyncio.run(run(config))
+        asyncio.run(run(config, freeze=True))
     except StartError as error:
         print(f"kappad serve: {error}", file=sys.stderr)
         return EXIT_CANNOT_START
@@ -84,6 +83,7 @@ async def run(
     *,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
+    freeze: bool = False,
     now_s: Callable[[], float] = time.time,
 ) -> None:
     """Start everything, serve until told to stop, and drain.
@@ -97,6 +97,8 @@ async def run(
         the port that the system chose.
     stop : asyncio.Event, optional
         Ends the run; without it SIGTERM and SIGINT do.
+    freeze : bool
+        Keep what is loaded out of garbage collection; for a process that does nothing else.
     now_s : callable
         Unix time.
 
@@ -116,30 +118,34 @@ async def run(
         worker, learner = await build_learner(config, store, metrics := Metrics(), now_s=now_s)
     except StoreError as error:
         raise StartError(str(error)) from error
+    if freeze:
+        # What the imports made lives as long as the process; each full collection would walk it
+        # (100 ms for river and scipy) while calls wait.
+        learner.on_loaded = gc.freeze
     sidecar = _Sidecar(config, worker, learner, metrics, now_s)
-    try:
-        address = await sidecar.start()
-        if ready is not None:
-            ready(address)
-        await _stopped(stop)
-    finally:
-        await sidecar.stop()
+    with _stop_by_signal() if stop is None else contextlib.nullcontext(stop) as stopped:
+        try:
+            address = await sidecar.start()
+            if ready is not None:
+                ready(address)
+            await stopped.wait()
+        finally:
+            await sidecar.stop()
 
 
-async def _stopped(stop: asyncio.Event | None) -> None:
-    if stop is not None:
-        await stop.wait()
-        return
+@contextlib.contextmanager
+def _stop_by_signal() -> Iterator[asyncio.Event]:
+    """Give what a signal sets; a later one must not cut the drain short, which is bounded."""
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
+    for number in _SIGNALS:
         loop.add_signal_handler(number, event.set)
     try:
-        await event.wait()
+        yield event
     finally:
-        for number in signals:
+        for number in _SIGNALS:
             loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)  # the process is about to end by itself
 
 
 class _Sidecar:

@@ -43,6 +43,17 @@ def _modules_of(package: str) -> str:
     )
 
 
+def test_the_sidecar_listens_before_it_loads_the_detector() -> None:
+    # A second, most of it for scipy; `estimator.core.drift.load_detector` says when it is loaded.
+    done = _run(
+        "import estimator.service.server\n"
+        "from estimator.core.pipeline import Pipeline\n"
+        "Pipeline().take_changes()\n",
+        ("scipy",),
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", HEAVY[:-1])
 def test_the_block_itself_works(name: str) -> None:
     done = _run(f"import {name}", HEAVY)

@@ -32,6 +32,20 @@ async def test_the_same_id_switches_once() -> None:
     assert len(store.list_mode_changes()) == 2
 
 
+async def test_a_switch_that_cannot_be_published_is_not_recorded() -> None:
+    store = FragileStore()
+    store.broken = True  # no version could be promised at the start
+    async with running(store, config()) as run:
+        store.broken = False
+        modes = ModeSwitch(run.worker, run.learner)
+        with pytest.raises(UnavailableError, match="no snapshot version is left"):
+            await modes.set("on", actor="a", reason="", request_id="id-1")
+        assert store.list_mode_changes() == []
+        assert await run.learner.checkpoint(run.learner.publisher.snapshot.version + 10)
+        await modes.set("on", actor="a", reason="", request_id="id-1")
+        assert run.learner.publisher.snapshot.settings.mode == "on"
+
+
 async def test_the_mode_in_force_is_recorded_but_not_published_again() -> None:
     store = FragileStore()
     async with running(store, config()) as run:
