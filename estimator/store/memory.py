@@ -87,6 +87,8 @@ class MemoryStore:
         """Keep a batch; see `SqliteStore.append`."""
         self._check_open()
         received_s = self._now_s()
+        if self._horizon_s > received_s:  # made while our own clock ran ahead
+            self._horizon_s = float("-inf")
         accepted: list[StoredCompletion] = []
         duplicates: list[int] = []
         too_old: list[int] = []
@@ -103,18 +105,19 @@ class MemoryStore:
                 self._received_s[self._last] = received_s
                 accepted.append(stored)
         while len(self._rows) > self.max_completions:
-            self._trim_oldest()
+            self._trim_oldest(received_s)
         return AppendResult(
             accepted=tuple(accepted),
             duplicate_indices=tuple(duplicates),
             too_old_indices=tuple(too_old),
         )
 
-    def _trim_oldest(self) -> None:
+    def _trim_oldest(self, now_s: float) -> None:
         completion = self._rows.pop(self._first).completion
         del self._row_of[completion.completion_id]
         ended_s = min(completion.finished_s, self._received_s.pop(self._first))
-        self._horizon_s = max(self._horizon_s, ended_s)
+        if ended_s <= now_s:
+            self._horizon_s = max(self._horizon_s, ended_s)
         self._first += 1
 
     def read(self, *, after_row_id: int = 0, limit: int = 1000) -> list[StoredCompletion]:

@@ -188,16 +188,23 @@ class SqliteStore(SqliteHistory):
             return AppendResult(accepted=())
         received_s = self._now_s()
         with self._writing() as connection:
-            result = self._classify(connection, completions)
+            # One in the future was made while our own clock ran ahead: it would refuse everything.
+            horizon_s = self._horizon_s if self._horizon_s <= received_s else float("-inf")
+            result = self._classify(connection, completions, horizon_s)
             rows = [encode(stored, self._labels, received_s) for stored in result.accepted]
             connection.executemany(INSERT_COMPLETION, rows)
             last = self._last + len(rows)
-            first, horizon_s = self._trim(connection, last, len(rows))
+            first = self._first_kept(last, len(rows))
+            if first > self._first:
+                horizon_s = self._trim(connection, first, horizon_s, received_s)
         self._first, self._last, self._horizon_s = first, last, horizon_s
         return result
 
     def _classify(
-        self, connection: sqlite3.Connection, completions: Sequence[Completion]
+        self,
+        connection: sqlite3.Connection,
+        completions: Sequence[Completion],
+        horizon_s: float,
     ) -> AppendResult:
         ids = json.dumps([completion.completion_id for completion in completions])
         known = {
@@ -215,7 +222,7 @@ class SqliteStore(SqliteHistory):
         for index, completion in enumerate(completions):
             if completion.completion_id in known:
                 duplicates.append(index)
-            elif completion.finished_s <= self._horizon_s:
+            elif completion.finished_s <= horizon_s:
                 too_old.append(index)
             else:
                 known.add(completion.completion_id)
@@ -227,20 +234,26 @@ class SqliteStore(SqliteHistory):
             too_old_indices=tuple(too_old),
         )
 
-    def _trim(self, connection: sqlite3.Connection, last: int, n_new: int) -> tuple[int, float]:
-        """Delete the oldest rows beyond the limit; give the first row and the horizon."""
+    def _first_kept(self, last: int, n_new: int) -> int:
+        """Give the oldest row that may stay."""
         excess = last - self._first + 1 - self.max_completions
-        if excess <= 0:
-            return self._first, self._horizon_s
-        first = self._first + min(excess, n_new + _CATCH_UP_ROWS)
+        return self._first + max(min(excess, n_new + _CATCH_UP_ROWS), 0)
+
+    @staticmethod
+    def _trim(
+        connection: sqlite3.Connection, first: int, horizon_s: float, received_s: float
+    ) -> float:
+        """Delete the rows before ``first``; give the new horizon."""
         (newest_s,) = connection.execute(
-            "SELECT MAX(COALESCE(horizon_s, finished_s)) FROM completion WHERE row_id < ?",
-            (first,),
+            "SELECT MAX(COALESCE(horizon_s, finished_s)) FROM completion "
+            "WHERE row_id < ? AND COALESCE(horizon_s, finished_s) <= ?",
+            (first, received_s),
         ).fetchone()
-        horizon_s: float = max(self._horizon_s, newest_s)
+        if newest_s is not None:
+            horizon_s = max(horizon_s, newest_s)
         connection.execute("DELETE FROM completion WHERE row_id < ?", (first,))
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('horizon_s', ?)", (horizon_s,))
-        return first, horizon_s
+        return horizon_s
 
     def read(self, *, after_row_id: int = 0, limit: int = 1000) -> list[StoredCompletion]:
         """Give rows in order, at most ``limit``, with ids above ``after_row_id``."""

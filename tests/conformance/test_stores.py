@@ -193,6 +193,16 @@ class TestStore:
         assert store.append([completion(3, finished_s=NOW_S + 1)]).too_old_indices == ()
         assert store.append([completion(4, finished_s=NOW_S)]).too_old_indices == (0,)
 
+    def test_a_clock_that_ran_ahead_does_not_shut_the_store(self, make_store: Factory) -> None:
+        clock = [NOW_S + 1e7]
+        store = make_store(max_completions=2, now_s=lambda: clock[0])
+        store.append([completion(n, finished_s=clock[0] - 1.0) for n in range(1, 6)])
+        clock[0] = NOW_S
+        for n in range(10, 20):
+            clock[0] += 1.0
+            assert store.append([completion(n, finished_s=clock[0])]).too_old_indices == ()
+        assert store.append([completion(99, finished_s=NOW_S + 2)]).too_old_indices == (0,)
+
     def test_checkpoints_give_back_the_newest(self, store: Store) -> None:
         for version in range(1, 6):
             store.save_checkpoint(
