@@ -19,12 +19,15 @@ from pydantic_settings import (
 
 from estimator.runtime.address import AddressError, TcpAddress, parse_http, parse_listen
 from sched_client.model import DEFAULT_KAPPA_TOKENS_PER_S, Mode, OrderBy, Settings
+from sched_client.policies import POLICY_NAMES
 
 __all__ = ["ConfigError", "ServeConfig", "load_config"]
 
 ENVIRONMENT_PREFIX: Final = "KAPPAD_SERVE_"
 _Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-_Count = Annotated[int, Field(ge=1)]
+# An int32 of the API holds them, and an integer of SQLite.
+_MOST: Final = 2**31 - 1
+_Count = Annotated[int, Field(ge=1, le=_MOST)]
 
 
 class ConfigError(ValueError):
@@ -97,12 +100,12 @@ class ServeConfig(BaseSettings):
     listen: str = "unix:///run/kappad/kappad.sock"
     http: str = ""
     allow_remote: bool = False
-    state_dir: str = "/var/lib/kappad"
+    state_dir: Annotated[str, Field(min_length=1)] = "/var/lib/kappad"
     mode: Mode = "shadow"
-    policy: Annotated[str, Field(min_length=1, max_length=128)] = "sjf"
+    policy: str = "sjf"
     order_by: OrderBy = "service"
     phi: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.3
-    burst_requests: Annotated[float, Field(ge=0.0)] = 20.0
+    burst_requests: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 20.0
     guard_s: _Positive | None = None
     prior_kappa: _Positive = DEFAULT_KAPPA_TOKENS_PER_S
     publish_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 0.2
@@ -118,7 +121,7 @@ class ServeConfig(BaseSettings):
     watcher_limit: _Count = 64
     rpc_limit: _Count = 512
     client_limit: _Count = 256
-    key_limit: Annotated[int, Field(ge=10)] = 20_000
+    key_limit: Annotated[int, Field(ge=10, le=_MOST)] = 20_000
     delta_limit: _Count = 256
     retention_completions: _Count = 1_000_000
     kappa_points_per_key_limit: _Count = 2_000
@@ -141,6 +144,14 @@ class ServeConfig(BaseSettings):
         """Order the sources: flags, variables, file."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @field_validator("policy")
+    @classmethod
+    def _known_policy(cls, value: str) -> str:
+        # Every engine would fall back to FCFS, as it must for a policy of a newer sidecar.
+        if value not in POLICY_NAMES:
+            raise ValueError(f"must be one of {', '.join(sorted(POLICY_NAMES))}")
+        return value
 
     @field_validator("guard_s", mode="before")
     @classmethod
