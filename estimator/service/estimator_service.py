@@ -15,7 +15,7 @@ from estimator.convert import (
 )
 from estimator.core.observation import Completion, violation_of
 from estimator.runtime.config import ServeConfig
-from estimator.runtime.errors import UnavailableError
+from estimator.runtime.errors import ExhaustedError, UnavailableError
 from estimator.runtime.learner import Learner
 from estimator.service.clients import ClientRegistry
 from estimator.service.limits import check_batch, check_client, check_features, check_watch
@@ -118,7 +118,12 @@ class EstimatorService:
                 rejections.append((index, violation.reason, violation.message))
         accepted = duplicates = 0
         if rows:
-            result = await self._learner.submit(rows)
+            try:
+                waiting = self._learner.submit(rows)
+            except ExhaustedError:
+                self._metrics.backlog_full.inc()
+                raise
+            result = await waiting
             accepted, duplicates = result.accepted_count, result.duplicate_count
             rejections += [(indices[i], "TOO_OLD", _TOO_OLD) for i in result.too_old_indices]
         self._count(accepted, duplicates, rejections)

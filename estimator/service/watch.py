@@ -57,6 +57,8 @@ class WatchEncoder:
             sent away.
         """
         version = self._publisher.snapshot.version
+        if held == version:
+            return self.bookmark(version), version
         if version != self._version:
             self._cache.clear()
             self._version = version
@@ -77,18 +79,15 @@ class WatchEncoder:
 
     def _build(self, models: frozenset[str], held: int | None) -> tuple[str, bytes]:
         snapshot = self._publisher.snapshot
-        if held == snapshot.version:
-            message = self._response(held, bookmark=pb.Bookmark())
+        delta = None if held is None else self._publisher.delta_since(held)
+        if delta is None:
+            message = self._response(
+                snapshot.version, snapshot=parameters_to_proto(snapshot, models)
+            )
+        elif (filtered := delta.filtered(models)).empty:
+            message = self._response(snapshot.version, bookmark=pb.Bookmark())
         else:
-            delta = None if held is None else self._publisher.delta_since(held)
-            if delta is None:
-                message = self._response(
-                    snapshot.version, snapshot=parameters_to_proto(snapshot, models)
-                )
-            elif (filtered := delta.filtered(models)).empty:
-                message = self._response(snapshot.version, bookmark=pb.Bookmark())
-            else:
-                message = self._response(snapshot.version, delta=delta_to_proto(filtered))
+            message = self._response(snapshot.version, delta=delta_to_proto(filtered))
         return message.WhichOneof("event") or "", message.SerializeToString()
 
     def _response(

@@ -17,6 +17,7 @@ from estimator.core.pipeline import Pipeline
 from estimator.service.server import StartError
 from estimator.store.base import StoreError
 from estimator.store.sqlite import SqliteStore
+from estimator.telemetry.metrics import Metrics
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from tests.support.sidecar import CLIENT, Peer, eventually, rows, sidecar
 
@@ -167,6 +168,8 @@ async def test_a_full_backlog_says_when_to_come_back(
         return append(self, completions)  # type: ignore[arg-type]  # passed on as it came
 
     monkeypatch.setattr(SqliteStore, "append", slow)
+    metrics = Metrics()
+    monkeypatch.setattr("estimator.service.server.Metrics", lambda: metrics)
     async with sidecar(tmp_path, backlog_limit=20, batch_limit=20) as peer:
         waiting = [asyncio.create_task(peer.report(rows(10, boot=f"b{i}"))) for i in range(2)]
         await asyncio.wait(waiting, timeout=0.3)  # both are taken, neither is answered
@@ -176,6 +179,7 @@ async def test_a_full_backlog_says_when_to_come_back(
         assert [r.accepted_count for r in await asyncio.gather(*waiting)] == [10, 10]
         assert (await peer.report(rows(1, boot="late"))).accepted_count == 1
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert b"kappad_backlog_full_total 1.0" in metrics.render()
     status, info = _info(caught.value)
     assert (info.reason, info.metadata["backlog_limit"]) == ("BACKLOG_FULL", "20")
     retry = error_details_pb2.RetryInfo()

@@ -19,6 +19,13 @@ def test_a_token_gives_back_its_cursor(model: str, row_id: int) -> None:
     assert decode_token(token, arguments, length=1) == [row_id]
 
 
+def test_the_longest_names_fit() -> None:
+    name = "\N{GRINNING FACE}" * 128
+    cursor: list[int | str | None] = [-(2**62), name, name, name, "None"]
+    token = encode_token(["ListKappas", name], cursor)
+    assert decode_token(token, ["ListKappas", name], length=5) == cursor
+
+
 def test_no_token_is_the_first_page() -> None:
     assert decode_token("", _ARGUMENTS, length=1) is None
     assert integer_of(None) is None

@@ -41,6 +41,17 @@ def test_a_new_watcher_gets_the_state_of_its_models(publisher: Publisher) -> Non
     assert set(state.kappas) == {GLOBAL_KEY, Key("a")}
 
 
+def test_a_watcher_that_comes_back_is_told_when_it_was_told(publisher: Publisher) -> None:
+    now_s = [5.0]
+    encoder = WatchEncoder(publisher, Metrics(), now_s=lambda: now_s[0])
+    held = publisher.snapshot.version
+    encoder.encode(_ALL, held)
+    now_s[0] = 500.0
+    message = _read(encoder.encode(_ALL, held)[0])
+    assert message.WhichOneof("event") == "bookmark"
+    assert message.create_time.seconds == 500
+
+
 def test_a_lagging_watcher_gets_the_merged_change(publisher: Publisher) -> None:
     for kappa in (1.0, 2.0, 3.0):
         _publish(publisher, Key("a"), kappa)
