@@ -9,7 +9,6 @@ from estimator.demo.schedule import Clip, arrival_of
 from tests.support.vllm_server import wait_for
 from tests.vllm.conftest import AUDIO, TEXT_PROMPT, Engine, Stock, long_arrival
 
-
 # A key is listed once it has five samples (estimator.core.config).
 N_DETECTIONS = 6
 N_LEAVING = 8
