@@ -299,6 +299,10 @@ class KappaTable:
                 table[key] = node.entry(least)
         return table
 
+    def sample_counts(self) -> dict[Key, int]:
+        """Give how many completions are behind each key that `entries` gives."""
+        return {node.key: node.n_seen for node in (self._root, *self._known.values())}
+
     def take_evicted_while_open(self) -> list[Node]:
         """Give the nodes that left with an open drift event since the last call."""
         gone, self._evicted_while_open = self._evicted_while_open, []

@@ -68,7 +68,7 @@ class ServeConfig(BaseSettings):
     batch_limit : int
         Most rows of one call.
     message_limit_bytes : int
-        Most bytes of one message, both ways.
+        Most bytes of a message that is received; key_limit bounds what is sent.
     watcher_limit : int
         Most watches at once.
     rpc_limit : int

@@ -4,6 +4,7 @@ import contextlib
 import heapq
 import time
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import grpc.aio
@@ -27,7 +28,7 @@ from estimator.service.pages import Cursor, decode_token, encode_token, integer_
 from estimator.store.base import StoreError
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from protos.kappad.estimator.v1 import estimator_pb2_grpc as pb_grpc
-from sched_client.model import KappaEntry, Key
+from sched_client.model import Key
 
 __all__ = ["InspectionService"]
 
@@ -119,16 +120,18 @@ class InspectionService(pb_grpc.InspectionServiceServicer):
         size = page_size_of(request.page_size)
         arguments = ["ListKappas", request.model_id]
         after = _rank_of(decode_token(request.page_token, arguments, length=5))
-        ranked = ((_rank(k, e), k, e) for k, e in self._learner.pipeline.kappas().items()
-                  if not request.model_id or k.model == request.model_id)  # fmt: skip
+        pipeline = self._learner.pipeline
+        # Only the page's own entries are built: there may be 20,000, and the event loop waits.
+        ranked = ((_rank(key, count), key) for key, count in pipeline.sample_counts().items()
+                  if not request.model_id or key.model == request.model_id)  # fmt: skip
         page = heapq.nsmallest(
-            size + 1, (r for r in ranked if after is None or r[0] > after), key=lambda r: r[0]
+            size + 1, (r for r in ranked if after is None or r[0] > after), key=itemgetter(0)
         )
         token = ""
         if len(page) > size:
             token = encode_token(arguments, list(page[size - 1][0]))
         return pb.ListKappasResponse(
-            kappas=[kappa_to_proto(key, entry) for _, key, entry in page[:size]],
+            kappas=[kappa_to_proto(key, pipeline.kappa_of(key)) for _, key in page[:size]],
             next_page_token=token,
         )
 
@@ -190,8 +193,8 @@ def _next(arguments: list[str], row_ids: list[int], size: int) -> str:
     return encode_token(arguments, [row_ids[size - 1]]) if len(row_ids) > size else ""
 
 
-def _rank(key: Key, entry: KappaEntry) -> _Rank:
-    return (-entry.sample_count, key.model, key.task, key.language, str(key.timestamps))
+def _rank(key: Key, count: int) -> _Rank:
+    return (-count, key.model, key.task, key.language, str(key.timestamps))
 
 
 def _rank_of(cursor: Cursor | None) -> _Rank | None:

@@ -308,7 +308,9 @@ class _Sidecar:
 def _options(config: ServeConfig) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", config.message_limit_bytes),
-        ("grpc.max_send_message_length", config.message_limit_bytes),
+        # What is sent is bounded by key_limit and the pages' size: 20,000 keys with the longest
+        # names are 9 MiB, and a watch that is refused its snapshot could never begin.
+        ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", config.rpc_limit),
         ("grpc.keepalive_time_ms", _KEEPALIVE_TIME_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),

@@ -249,3 +249,22 @@ async def test_a_draining_sidecar_ends_its_watches_with_a_reason(tmp_path: Path)
         error = await asyncio.wait_for(ended, TIMEOUT_S)
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert "shutting down" in (error.details() or "")
+
+
+async def test_a_state_above_the_limit_of_what_is_received_is_sent(tmp_path: Path) -> None:
+    limit = 65_536
+    async with sidecar(tmp_path, message_limit_bytes=limit, batch_limit=100) as peer:
+        languages = [f"{n:0128}" for n in range(300)]
+        for at in range(0, len(languages), 10):
+            batch = [
+                row
+                for n, language in enumerate(languages[at : at + 10], start=at)
+                for row in rows(6, boot=f"b{n}", model="m" * 128, language=language)
+            ]
+            assert (await peer.report(batch)).accepted_count == 60
+        await peer.learned(1800)
+        call = peer.estimator.WatchParameters(pb.WatchParametersRequest(client_id=CLIENT))
+        message = await asyncio.wait_for(call.read(), TIMEOUT_S)
+        call.cancel()
+        assert isinstance(message, pb.WatchParametersResponse)
+        assert message.ByteSize() > limit

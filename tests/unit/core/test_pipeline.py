@@ -71,6 +71,8 @@ def test_kappas_of_one_model_hold_it_and_the_global_key() -> None:
     learn(pipeline, [*speech(20, model="a"), *speech(20, model="b")])
     assert {key.model for key in pipeline.kappas("a")} == {"a", ""}
     assert {key.model for key in pipeline.kappas()} == {"a", "b", ""}
+    counts = {key: entry.sample_count for key, entry in pipeline.kappas().items()}
+    assert pipeline.sample_counts() == counts
 
 
 def test_a_hidden_change_of_language_is_one_event_that_ends() -> None:
