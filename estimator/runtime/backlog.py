@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from estimator.core.observation import Completion
 from estimator.runtime.errors import ExhaustedError
 
-__all__ = ["Backlog", "Report", "ReportResult"]
+__all__ = ["Backlog", "Report", "ReportResult", "acknowledge", "refuse"]
 
 # A full backlog of 65,536 takes about this long at 10,000 completions/s; half of it is room.
 _RETRY_AFTER_S = 2.0
@@ -112,5 +112,33 @@ class Backlog:
         while self._reports:
             report = self._reports.popleft()
             self.settle(len(report.completions))
-            if not report.done.done():
-                report.done.set_exception(error)
+            refuse([report], error)
+
+
+def acknowledge(
+    group: Sequence[Report], duplicates: Sequence[int], too_old: Sequence[int]
+) -> None:
+    """Answer reports that were committed together; indices are into all their rows."""
+    known, old = set(duplicates), set(too_old)
+    offset = 0
+    for report in group:
+        n = len(report.completions)
+        here = range(offset, offset + n)
+        n_known = sum(i in known for i in here) if known else 0
+        stale = tuple(i - offset for i in here if i in old) if old else ()
+        if not report.done.done():  # the caller may have gone; its rows are kept all the same
+            report.done.set_result(
+                ReportResult(
+                    accepted_count=n - n_known - len(stale),
+                    duplicate_count=n_known,
+                    too_old_indices=stale,
+                )
+            )
+        offset += n
+
+
+def refuse(group: Sequence[Report], error: Exception) -> None:
+    """Answer reports of which nothing was committed."""
+    for report in group:
+        if not report.done.done():
+            report.done.set_exception(error)

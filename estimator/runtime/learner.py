@@ -15,7 +15,7 @@ from estimator.core.drift import load_detector
 from estimator.core.drift_event import DriftEvent
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
-from estimator.runtime.backlog import Backlog, Report, ReportResult
+from estimator.runtime.backlog import Backlog, Report, ReportResult, acknowledge, refuse
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.delta import SnapshotDelta
 from estimator.runtime.errors import UnavailableError
@@ -42,6 +42,7 @@ VERSION_BLOCK: Final = 1000
 _VERSION_RESERVE: Final = 100
 # How often a store that failed is tried again when nobody reports.
 _STORE_RETRY_S: Final = 2.0
+_STOPPED: Final = "the learner stopped"
 
 
 class Learner:
@@ -171,7 +172,7 @@ class Learner:
             self.failure = f"{type(error).__name__}: {error}"
             self._metrics.learner_up.set(0)
             _log.exception("the learner died; snapshots stay as they are", error=self.failure)
-            self.backlog.fail(UnavailableError("the learner stopped", reason="LEARNER_DEAD"))
+            self.backlog.fail(UnavailableError(_STOPPED, reason="LEARNER_DEAD"))
             self.on_failure()
 
     async def _wait_for_work(self) -> None:
@@ -212,18 +213,18 @@ class Learner:
             result = await self._worker.write(lambda: self._worker.store.append(rows))
         except StoreError as error:
             self.backlog.settle(len(rows))
-            for report in group:
-                if not report.done.done():
-                    report.done.set_exception(
-                        UnavailableError(
-                            f"the store does not take completions: {error}",
-                            reason="STORE_UNAVAILABLE",
-                            retry_after_s=_STORE_RETRY_S,
-                        )
-                    )
+            refusal = UnavailableError(
+                f"the store does not take completions: {error}",
+                reason="STORE_UNAVAILABLE",
+                retry_after_s=_STORE_RETRY_S,
+            )
+            refuse(group, refusal)
             return
+        except Exception:
+            refuse(group, UnavailableError(_STOPPED, reason="LEARNER_DEAD"))
+            raise
         self._metrics.commit_s.observe(time.perf_counter() - start)
-        _acknowledge(group, result.duplicate_indices, result.too_old_indices)
+        acknowledge(group, result.duplicate_indices, result.too_old_indices)
         if self.replaying:
             # The replay reads on until it has met these too.
             self.backlog.settle(len(rows))
@@ -379,22 +380,3 @@ class Learner:
         # The exact version: nothing is published after this.
         if await self.checkpoint(self.publisher.snapshot.version):
             _log.info("drained", row_id=self._learned_row_id)
-
-
-def _acknowledge(group: list[Report], duplicates: Sequence[int], too_old: Sequence[int]) -> None:
-    known, old = set(duplicates), set(too_old)
-    offset = 0
-    for report in group:
-        n = len(report.completions)
-        here = range(offset, offset + n)
-        n_known = sum(i in known for i in here) if known else 0
-        stale = tuple(i - offset for i in here if i in old) if old else ()
-        if not report.done.done():  # the caller may have gone; its rows are kept all the same
-            report.done.set_result(
-                ReportResult(
-                    accepted_count=n - n_known - len(stale),
-                    duplicate_count=n_known,
-                    too_old_indices=stale,
-                )
-            )
-        offset += n

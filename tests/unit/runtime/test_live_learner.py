@@ -46,6 +46,19 @@ async def test_an_answer_means_committed_even_if_learning_has_not_begun(
     assert stored_when_learned == [3, 3, 3]
 
 
+async def test_a_bug_in_the_store_answers_the_report_that_met_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("bug")
+
+    async with running(FragileStore(), config()) as run:
+        monkeypatch.setattr(FragileStore, "append", broken)
+        with pytest.raises(UnavailableError, match="learner stopped"):
+            await asyncio.wait_for(run.learner.submit(completions(3)), 10.0)
+        await until(lambda: "bug" in run.learner.failure, "the learner died")
+
+
 async def test_reports_that_wait_together_are_one_commit_and_get_their_own_counts() -> None:
     store = FragileStore()
     async with running(store, config()) as run:
