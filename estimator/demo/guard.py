@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-# vLLM's own shutdown takes about 3 s here; the group is killed after this many.
-GRACE_S: Final = 15.0
+# A serving vLLM ends within a second, a draining sidecar too; a vLLM that is still loading does
+# not obey SIGTERM, and somebody waits at the terminal.
+GRACE_S: Final = 6.0
 _POLL_S: Final = 0.2
 _REAP_S: Final = 2.0
 _PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
