@@ -35,7 +35,9 @@ class Estimates:
         self.snapshot = snapshot
         self._probed: dict[Key, tuple[Estimate, ...]] = {}
         self._unprobed: list[Key] = []
+        # Keys whose requests are pending, and whether one of them moved after these were listed.
         self._moved: set[Key] = set()
+        self._unlisted = False
         self._pending: list[Record] = []
 
     def adopt(self, snapshot: Snapshot) -> None:
@@ -96,7 +98,7 @@ class Estimates:
         clock : callable
             Monotonic seconds.
         records : callable
-            Lists the waiting requests; called once, when all keys are probed and one has moved.
+            Lists the waiting requests; called when all keys are probed and one has moved.
         revise : callable
             Asks for `revised` and applies the entry.
         """
@@ -105,12 +107,17 @@ class Estimates:
             if clock() >= until_s:
                 return
             self._probe_again(self._unprobed.pop())
-        if self._moved:
-            moved, self._moved = self._moved, set()
-            self._pending = [record for record in records() if record.key in moved]
+        if self._unlisted:
+            self._unlisted = False
+            turns = {id(record): turn for turn, record in enumerate(self._pending)}
+            self._pending = [record for record in records() if record.key in self._moved]
+            # Taken from the end: who has been pending since an earlier move keeps its turn.
+            self._pending.sort(key=lambda record: turns.get(id(record), -1))
         pending = self._pending
         while pending and clock() < until_s:
             revise(pending.pop())
+        if not pending:
+            self._moved.clear()
 
     def _probe_again(self, key: Key) -> None:
         before = self._probed.get(key)
@@ -119,6 +126,7 @@ class Estimates:
             # Kept until it moves by this much again, so that small steps add up.
             self._probed[key] = now
             self._moved.add(key)
+            self._unlisted = True
 
 
 def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:

@@ -83,6 +83,35 @@ def test_small_steps_add_up() -> None:
     assert rounds == [[], ["r1"], []]
 
 
+def test_a_move_of_another_key_does_not_drop_those_that_are_still_to_be_revised() -> None:
+    estimates = Estimates(prior_snapshot())
+    records = _records(estimates)
+    snapshot = _moved(prior_snapshot(), "en", 6.0)
+    estimates.adopt(snapshot)
+    readings = 0
+
+    def one_a_step() -> float:
+        nonlocal readings
+        readings += 1
+        return readings * 60e-6
+
+    revised: list[str] = []
+
+    def revise(record: Record) -> None:
+        name = record.request.request_id
+        if name not in revised:
+            revised.append(name)
+
+    while not revised:
+        estimates.revise_some(one_a_step, lambda: records, revise)
+    assert revised == ["r2"]
+    estimates.adopt(_moved(snapshot, "es", 6.0))
+    while estimates.busy:
+        estimates.revise_some(_still, lambda: records, revise)
+    # The one that has waited longest for its turn goes first.
+    assert revised == ["r2", "r0", "r1"]
+
+
 @pytest.mark.parametrize(
     "change",
     [
