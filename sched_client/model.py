@@ -497,17 +497,21 @@ def invalid_entry_reason(key: Key, entry: KappaEntry) -> str | None:
     return None
 
 
+# Thirty years in seconds. Finite is not enough: products of what is allowed must be finite too.
+_MAX_SERVICE: Final = 1e9
+
+
 def invalid_frame_reason(snapshot: Snapshot) -> str | None:
     """Say why the parts of a snapshot beside its κ table are invalid, or give None."""
     for model, service in snapshot.services.items():
         for name in ("seconds_per_token", "mean_service_s", "mean_tokens", "mean_audio_s"):
             value = getattr(service, name)
-            if not (math.isfinite(value) and value > 0.0):
-                return f"services[{model!r}].{name}: {value} is not finite and > 0"
+            if not 0.0 < value <= _MAX_SERVICE:
+                return f"services[{model!r}].{name}: {value} is not in (0, {_MAX_SERVICE:g}]"
         for name in ("overhead_s", "seconds_per_prompt_token"):
             value = getattr(service, name)
-            if not (math.isfinite(value) and value >= 0.0):
-                return f"services[{model!r}].{name}: {value} is not finite and >= 0"
+            if not 0.0 <= value <= _MAX_SERVICE:
+                return f"services[{model!r}].{name}: {value} is not in [0, {_MAX_SERVICE:g}]"
     for model, partition in snapshot.partitions.items():
         bounds = partition.boundaries_s
         if len(partition.queue_ids) != len(bounds) + 1:

@@ -133,6 +133,7 @@ BAD_SNAPSHOTS: dict[str, dict[str, object]] = {
         "kappas": {GLOBAL_KEY: KappaEntry(kappa_tokens_per_s=1.0, intercept_tokens=math.inf)}
     },
     "free tokens": {"services": {"": ServiceTime(seconds_per_token=0.0)}},
+    "endless tokens": {"services": {"": ServiceTime(seconds_per_token=1e308)}},
     "negative overhead": {"services": {"": ServiceTime(overhead_s=-1.0)}},
     "unsorted": {"partitions": {"m": Partition(boundaries_s=(2.0, 1.0), queue_ids=tuple("abc"))}},
     "too few queues": {"partitions": {"m": Partition(boundaries_s=(2.0,), queue_ids=("a",))}},
