@@ -47,8 +47,10 @@ def mel_duration_s(tensor: Any) -> float | None:
     except TypeError:
         # numpy has no bfloat16; equal bits are all that is asked for, so its integers do.
         view = tensor.view(sys.modules["torch"].int16).numpy()[::_ROW_STEP]
-    differs = (view != view[:, -1:]).any(axis=0)
-    from_end = int(differs[::-1].argmax())
-    if from_end == 0:  # no frame differs: the last one equals itself
-        return _SHORTEST_S
-    return max((len(differs) - from_end) * FRAME_S, _SHORTEST_S)
+    # One byte a frame, row after row: searching bytes backwards beats any(), which visits all.
+    frames = shape[1]
+    differs = (view != view[:, -1:]).tobytes()
+    end = 0
+    for row in range(0, len(differs), frames):
+        end = max(end, differs.rfind(b"\1", row + end, row + frames) + 1 - row)
+    return max(end * FRAME_S, _SHORTEST_S)
