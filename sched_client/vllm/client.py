@@ -63,6 +63,8 @@ class EngineClient:
         Reads requests.
     new_queue : callable
         Makes the queue for its owner, this client.
+    priorities : bool
+        Whether vLLM schedules by priority; otherwise it ignores what callers write there.
     clock : callable
         Monotonic seconds.
 
@@ -83,11 +85,13 @@ class EngineClient:
         link: LinkLike,
         reader: FeatureReader,
         new_queue: Callable[["EngineClient"], KappadQueue],
+        priorities: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
         self.link = link
         self.reader = reader
+        self.priorities = priorities
         self.clock = clock
         self.tracker = Tracker()
         self.failures = 0
@@ -102,10 +106,10 @@ class EngineClient:
 
     def begin_step(self) -> None:
         """Freeze time, snapshot and mode for one ``schedule()``."""
-        if self.failure:
-            return
         now_s = self.clock()
         self.queue.begin_step(now_s)
+        if self.failure:
+            return
         self.tracker.advance(now_s)
         link = self.link
         since_s = link.stale_since_s
@@ -158,10 +162,12 @@ class EngineClient:
     # -- the queue's owner --------------------------------------------------------------------
 
     def note_waiting(self, request: Any) -> None:
-        """Give a session that waits for its next turn a new place in time."""
+        """Give a session that waits for its next turn a new place in time; read for the report."""
         record = self.tracker.records.get(request.request_id)
         if record is not None and record.admitted_s is not None:
             self.tracker.come_again(record, self.clock())
+        if self.decision.policy == "fcfs" and self.decision.reports:
+            self.record_of(request)  # no policy will ask for it
 
     def record_of(self, request: Any) -> Record:
         """Give the record of a request, with features, estimate and entry."""
@@ -177,6 +183,8 @@ class EngineClient:
         if record.entry is None:
             estimate = self.estimates.first(record, reading.ordering)
             tier = reading.hints.tier if self.options.trust_hints else None
+            if tier is None:
+                tier = request.priority if self.priorities else 0
             record.entry = WaitingEntry(
                 request.request_id,
                 record.enqueued_s,
@@ -184,7 +192,7 @@ class EngineClient:
                 estimate.tokens,
                 estimate.queue_id,
                 self.tracker.group_id(record),
-                request.priority if tier is None else tier,
+                tier,
             )
         return record
 
@@ -200,6 +208,9 @@ class EngineClient:
         with contextlib.suppress(Exception):
             self.failure = f"{self.failure}: {error}"[:_MAX_REASON]
         self.decision = failed(self.failure)
+        # Nothing comes to take them out any more, and each holds its clip.
+        self.tracker.records.clear()
+        self.estimates = Estimates(self.estimates.snapshot)
         logger.error(
             "kappad failed and gave every waiting request back to vLLM's own order", exc_info=error
         )
@@ -225,7 +236,8 @@ class EngineClient:
         )
         parameters = policy_parameters(snapshot, model)
         if (before.mode, before.policy) != (now.mode, now.policy):
-            policy = None if now.mode == "off" else create_policy(now.policy, parameters)
+            # First come, first served is vLLM's own queue, whatever that does with priorities.
+            policy = None if now.policy == "fcfs" else create_policy(now.policy, parameters)
             self.queue.switch(now.mode, policy, parameters)
             logger.info(
                 "kappad: mode %s, policy %s%s",

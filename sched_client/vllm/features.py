@@ -199,6 +199,8 @@ class FeatureReader:
         return features
 
 
+# Callers choose most of an id. Beyond this it is cut where it is kept, and names no file.
+MAX_ID_LENGTH: Final = 256
 # Engine ids end in a dash and 8 hexadecimal digits; pieces of one file have a number before it.
 _HEX_SUFFIX: Final = 9
 
@@ -215,5 +217,7 @@ def piece_prefix(request_id: str) -> str:
     >>> piece_prefix("transcribe-abc-0123abcd")
     ''
     """
+    if len(request_id) > MAX_ID_LENGTH:
+        return ""
     head, dash, piece = request_id[:-_HEX_SUFFIX].rpartition("-")
     return head if dash and piece.isdecimal() else ""

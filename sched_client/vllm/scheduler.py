@@ -12,7 +12,11 @@ import uuid
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-from vllm.v1.core.sched.request_queue import RequestQueue, create_request_queue
+from vllm.v1.core.sched.request_queue import (
+    RequestQueue,
+    SchedulingPolicy,
+    create_request_queue,
+)
 
 from sched_client.model import DEFAULT_MODEL
 from sched_client.options import ClientOptions, read_options
@@ -140,6 +144,7 @@ def attach(scheduler: Any) -> EngineClient:
             link=link,
             reader=reader,
             new_queue=lambda owner: WaitingQueue(lambda: create_request_queue(policy), owner),
+            priorities=policy == SchedulingPolicy.PRIORITY,
         )
     except Exception:
         link.close()

@@ -52,6 +52,7 @@ NEEDS: Final = (
     Need(
         _QUEUE, "create_request_queue", "vLLM's own queue: modes off and shadow, and the way back"
     ),
+    Need(_QUEUE, "SchedulingPolicy.PRIORITY", "whether vLLM counts priorities"),
     Need(_OUTPUT, "SchedulerOutput.scheduled_new_reqs", "who was admitted"),
     Need(_OUTPUT, "NewRequestData.req_id", "who was admitted"),
     Need(_REQUEST, "Request().request_id", "tells requests apart"),

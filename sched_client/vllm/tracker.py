@@ -11,7 +11,7 @@ from typing import Any, Final
 from sched_client.completion import CompletionReport
 from sched_client.model import GLOBAL_KEY, Estimate
 from sched_client.policies.base import WaitingEntry
-from sched_client.vllm.features import Reading, piece_prefix
+from sched_client.vllm.features import MAX_ID_LENGTH, Reading, piece_prefix
 
 # vLLM's names of finished states (v1/request.py). A detected repetition loop was cut, as a length
 # cap cuts: its tokens are a lower bound.
@@ -175,7 +175,7 @@ class Tracker:
             preemptions=request.num_preemptions,
             predicted_tokens=estimate.tokens if estimate else 0.0,
             snapshot_version=estimate.snapshot_version if estimate else 0,
-            request_id=request.request_id,
+            request_id=request.request_id[-MAX_ID_LENGTH:],  # the engine's own digits end it
             group_id=self.group_id(record),
             request_type=hints.request_type,
             queue_id=estimate.queue_id if estimate else "",

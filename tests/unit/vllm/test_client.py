@@ -1,0 +1,133 @@
+"""What the client keeps, reports and falls back to; its queue on a plain list."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from sched_client.model import Settings, prior_snapshot
+from sched_client.options import ClientOptions
+from sched_client.policies.ledger import OvertakingLedger
+from sched_client.vllm.client import EngineClient
+from sched_client.vllm.features import FeatureReader
+from sched_client.vllm.queue import KappadQueue
+from tests.support.vllm_fakes import FakeLink, Request, StockQueue
+
+
+class _Engine:
+    """A client with a clock that stands still at 100 s."""
+
+    def __init__(self, *, priorities: bool = False, **settings: object) -> None:
+        chosen = Settings(**settings)  # type: ignore[arg-type]  # test values
+        self.link = FakeLink(prior_snapshot(settings=chosen))
+        self.link.publish()
+        self.client = EngineClient(
+            options=ClientOptions(stale_fcfs_after_s=5.0),
+            link=self.link,
+            reader=FeatureReader(),
+            new_queue=lambda owner: KappadQueue(StockQueue, owner),
+            priorities=priorities,
+            clock=lambda: 100.0,
+        )
+        self.queue = self.client.queue
+        self.client.begin_step()
+
+    def arrive(self, name: str, size: int = 4, **others: object) -> Request:
+        request = Request(name, num_prompt_tokens=size, **others)
+        self.client.arrive(request)
+        self.queue.add_request(request)
+        return request
+
+    def finish(self, request: Request, status: str = "FINISHED_STOPPED") -> None:
+        request.status = SimpleNamespace(name=status)
+        self.client.finish(request)
+
+    def admit(self) -> str:
+        self.client.begin_step()
+        return str(self.queue.pop_request().request_id)
+
+
+@pytest.mark.parametrize(
+    ("policy", "silent"), [("sjf", True), ("fcfs", False), ("from-the-future", False)]
+)
+def test_what_arrives_while_vllm_decides_alone_is_reported_too(policy: str, silent: bool) -> None:
+    engine = _Engine(mode="on", policy=policy)
+    engine.link.stale_since_s = 90.0 if silent else None
+    engine.client.begin_step()
+    assert engine.client.decision.policy == "fcfs"
+    request = engine.arrive("a", 7)
+    assert engine.admit() == "a"
+    engine.finish(request)
+    (report,) = engine.link.reports
+    assert (report.features.prompt_tokens, report.predicted_tokens > 0.0) == (7, True)
+
+
+def test_a_failure_lets_go_of_every_request() -> None:
+    engine = _Engine(mode="on")
+    requests = [engine.arrive(f"r{number}") for number in range(5)]
+    engine.client.fail(RuntimeError("injected"))
+    assert list(engine.queue) == requests
+    assert not engine.client.tracker.records
+    for request in requests:
+        engine.finish(request)
+    assert engine.link.reports == []
+
+
+def test_a_choice_made_before_a_failure_is_void_in_the_next_step() -> None:
+    engine = _Engine(mode="on")
+    engine.arrive("long", 90)
+    engine.arrive("short", 1)
+    assert engine.queue.peek_request().request_id == "short"
+    engine.client.fail(RuntimeError("injected"))
+    assert engine.queue.peek_request().request_id == "short"  # vLLM may have allocated for it
+    assert engine.admit() == "long"
+
+
+@pytest.mark.parametrize("mode", ["shadow", "on"])
+def test_a_request_that_is_skipped_at_every_step_is_reordered_once_at_most(mode: str) -> None:
+    engine = _Engine(mode=mode)
+    engine.arrive("first", 50 if mode == "on" else 9)
+    engine.arrive("second", 1)
+    for _ in range(10):
+        engine.client.begin_step()
+        engine.queue.prepend_requests([engine.queue.pop_request()])
+    assert engine.queue.reordered == 0
+    engine.admit()
+    # Given back, it goes first in the shadow's order too.
+    assert engine.queue.reordered == (1 if mode == "on" else 0)
+
+
+@pytest.mark.parametrize("mode", ["shadow", "on"])
+def test_many_skipped_requests_return_to_a_policy_without_making_room_for_each(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = _Engine(mode=mode)
+    moments = iter(range(100, 10_000))
+    engine.client.clock = lambda: float(next(moments))
+    requests = [engine.arrive(f"r{number}", 1 + number * 7 % 97) for number in range(500)]
+    engine.client.begin_step()
+    skipped = [engine.queue.pop_request() for _ in requests]
+    spread = []
+    monkeypatch.setattr(OvertakingLedger, "_insert_spreading", lambda *_: spread.append(1))
+    engine.queue.prepend_requests(reversed(skipped))
+    assert not spread
+    assert sorted(r.request_id for r in engine.queue) == sorted(r.request_id for r in requests)
+    assert not engine.queue.failed
+
+
+def test_ids_of_any_length_keep_memory_bounded() -> None:
+    engine = _Engine(mode="on")
+    for number in range(3):
+        request = engine.arrive("x" * 100_000 + f"{number}-1-0123abcd")
+        engine.queue.remove_requests([request])
+        engine.finish(request, "FINISHED_ABORTED")
+    assert sum(map(len, engine.client.tracker._groups)) < 1000
+    assert all(len(r.request_id) + len(r.group_id) < 1000 for r in engine.link.reports)
+    assert len({r.request_id for r in engine.link.reports}) == 3
+
+
+@pytest.mark.parametrize(("priorities", "expected"), [(False, "short"), (True, "pushy")])
+def test_a_priority_counts_only_where_vllm_counts_it(priorities: bool, expected: str) -> None:
+    engine = _Engine(mode="on", priorities=priorities)
+    engine.arrive("short", 1)
+    engine.arrive("pushy", 90, priority=-100)
+    assert engine.admit() == expected
