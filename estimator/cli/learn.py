@@ -113,15 +113,16 @@ def _teach(client: "EstimatorClient", path: Path, *, strict: bool) -> _FileResul
     result = _FileResult(file=str(path))
     try:
         reader = TraceReader(path)
-        with Progress(f"learning {printable(path.name)}") as progress:
-            rows = _good_rows(reader, result, strict=strict)
-            while batch := list(islice(rows, _BATCH)):
-                _report(client, path, batch, result)
-                progress.update(result.row_count, reader.progress_ratio)
     except TraceError as error:
         result.error = str(error)
-        if result.row_count:
-            result.error += f"; {result.accepted_count:,} rows before that were taught"
+        return result
+    with Progress(f"learning {printable(path.name)}") as progress:
+        rows = _good_rows(reader, result, strict=strict)
+        while batch := list(islice(rows, _BATCH)):
+            _report(client, path, batch, result)
+            progress.update(result.row_count, reader.progress_ratio)
+    if result.error and result.row_count:
+        result.error += f"; {result.accepted_count:,} rows before that were taught"
     hidden = result.bad_row_count - _MAX_NAMED
     if hidden > 0:
         warn(f"{path}: {hidden:,} more bad rows")
@@ -131,16 +132,20 @@ def _teach(client: "EstimatorClient", path: Path, *, strict: bool) -> _FileResul
 def _good_rows(
     reader: "TraceReader", result: _FileResult, *, strict: bool
 ) -> "Iterator[TraceRow]":
-    from estimator.traces import BadRow  # noqa: PLC0415 # light start
+    from estimator.traces import BadRow, TraceError  # noqa: PLC0415 # light start
 
-    for row in reader:
-        result.row_count += 1
-        if not isinstance(row, BadRow):
-            yield row
-            continue
-        _note_bad(result, row.line, row.reason)
-        if strict:
-            return
+    try:
+        for row in reader:
+            result.row_count += 1
+            if not isinstance(row, BadRow):
+                yield row
+                continue
+            _note_bad(result, row.line, row.reason)
+            if strict:
+                return
+    except TraceError as error:
+        # Ends the rows instead of losing those of the batch that is being gathered.
+        result.error = str(error)
 
 
 def _note_bad(result: _FileResult, line: int, reason: str) -> None:

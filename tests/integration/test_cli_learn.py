@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import random
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +112,21 @@ def test_a_file_that_cannot_be_read_is_one_line_and_the_others_are_taught(
     document = json.loads(done.stdout)
     assert [bool(one["error"]) for one in document["files"]] == [True, False]
     assert document["files"][1]["accepted_count"] == 1
+
+
+def test_the_rows_before_a_break_are_taught(running: Sidecar, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    rows = [f"{rng.uniform(1.0, 30.0):.4f},{rng.randrange(1, 400)}" for _ in range(1000)]
+    whole = gzip.compress("\n".join(["audio_s,output_tokens", *rows]).encode())
+    (tmp_path / "broken.csv.gz").write_bytes(whole[: len(whole) * 2 // 5])
+    done = kappad(["learn", str(tmp_path / "broken.csv.gz"), "--json"], target=running.target)
+    assert done.returncode == 3
+    document = json.loads(done.stdout)
+    (file,) = document["files"]
+    # More than whole batches of 256, which a half batch that is lost would leave.
+    assert file["accepted_count"] == file["row_count"] > 256
+    assert file["accepted_count"] % 256
+    assert f"{file['accepted_count']} rows before that were taught" in file["error"]
 
 
 def kappas(target: str) -> dict[tuple[Any, ...], tuple[float, float, int]]:  # Any: JSON
