@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from estimator.cli.terminal import EXIT_USAGE, CommandError
+from estimator.cli.terminal import EXIT_USAGE, CommandError, warn
 from sched_client.options import DEFAULT_TARGET
 
 
@@ -48,7 +48,11 @@ def serve(
     SIGTERM and Ctrl-C drain and end it. Every other setting stands in the config file or in a
     KAPPAD_SERVE_* variable; flags win.
     """
-    from estimator.runtime.config import ConfigError, load_config  # noqa: PLC0415 # light start
+    from estimator.runtime.config import (  # noqa: PLC0415 # light start
+        ConfigError,
+        load_config,
+        unknown_variables,
+    )
 
     flags = {
         "listen": listen,
@@ -62,6 +66,9 @@ def serve(
         settings = load_config(config_file=config, flags=flags)
     except ConfigError as error:
         raise CommandError("; ".join(str(error).splitlines()), EXIT_USAGE) from error
+    # No error: a container platform makes variables of its own from the names of services.
+    for name in unknown_variables():
+        warn(f"warning: {name} is no setting and is ignored")
     from estimator.service.server import serve as run  # noqa: PLC0415 # light start
 
     code = run(settings)

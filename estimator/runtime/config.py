@@ -21,7 +21,7 @@ from estimator.runtime.address import AddressError, TcpAddress, parse_http, pars
 from sched_client.model import DEFAULT_KAPPA_TOKENS_PER_S, Mode, OrderBy, Settings
 from sched_client.policies import POLICY_NAMES
 
-__all__ = ["ConfigError", "ServeConfig", "load_config"]
+__all__ = ["ConfigError", "ServeConfig", "load_config", "unknown_variables"]
 
 ENVIRONMENT_PREFIX: Final = "KAPPAD_SERVE_"
 _Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
@@ -226,6 +226,17 @@ def load_config(
         raise ConfigError("\n".join(_explain(error))) from error
     except (OSError, ValueError) as error:  # tomllib's error is a ValueError
         raise ConfigError(f"config file {path}: {error}; write TOML such as phi = 0.3") from error
+
+
+def unknown_variables() -> list[str]:
+    """Name the variables that look like settings and are none: a typing error, most likely."""
+    known = {"CONFIG", *map(str.upper, ServeConfig.model_fields)}
+    return sorted(
+        name
+        for name in os.environ
+        if name.startswith(ENVIRONMENT_PREFIX)
+        and name.removeprefix(ENVIRONMENT_PREFIX) not in known
+    )
 
 
 def _explain(error: ValidationError) -> list[str]:

@@ -12,7 +12,7 @@ from estimator.runtime.config import ServeConfig
 from estimator.runtime.learner import VERSION_BLOCK, Learner
 from estimator.runtime.publisher import Publisher
 from estimator.runtime.store_worker import StoreWorker
-from estimator.store.base import Checkpoint, Store
+from estimator.store.base import Checkpoint, Store, StoreError
 from estimator.store.memory import MemoryStore
 from estimator.store.sqlite import open_store
 from estimator.telemetry.logs import get_logger
@@ -87,16 +87,25 @@ async def build_learner(
     Raises
     ------
     StoreError
-        If the store cannot be read. One that cannot be written is no error: what was learned is
-        served, and reports are refused until it can be.
+        If the store cannot be read; it is closed then. One that cannot be written is no error:
+        what was learned is served, and reports are refused until it can be.
     """
     worker = StoreWorker(store, metrics)
-    checkpoint = await worker.read(store.load_checkpoint)
+    try:
+        checkpoint = await worker.read(store.load_checkpoint)
+        switches = await worker.read(lambda: store.list_mode_changes(limit=1))
+    except StoreError:
+        await worker.close()
+        raise
     pipeline, learned_row_id = _restore(config, checkpoint)
-    switches = await worker.read(lambda: store.list_mode_changes(limit=1))
     settings = config.settings()
-    if switches and switches[0].mode in MODES:
+    if switches and switches[0].mode in MODES and switches[0].mode != settings.mode:
         settings = replace(settings, mode=switches[0].mode)
+        _log.warning(
+            "the mode that was set at run time wins; change it by `kappad mode set`",
+            mode=settings.mode,
+            configured=config.mode,
+        )
     publisher = Publisher(
         _first_snapshot(pipeline, store.instance_id, checkpoint, settings, now_s()),
         ring_limit=config.delta_limit,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from estimator.runtime.config import ConfigError, ServeConfig, load_config
+from estimator.runtime.config import ConfigError, ServeConfig, load_config, unknown_variables
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +31,12 @@ def test_a_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file.write_text("phi = 0.11\n")
     monkeypatch.setenv("KAPPAD_SERVE_CONFIG", str(file))
     assert load_config().phi == 0.11
+
+
+def test_a_variable_that_is_no_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MDOE", "MODE", "CONFIG"):
+        monkeypatch.setenv(f"KAPPAD_SERVE_{name}", "off")
+    assert unknown_variables() == ["KAPPAD_SERVE_MDOE"]
 
 
 def test_a_guard_can_be_switched_off_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
