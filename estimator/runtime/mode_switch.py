@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
-from estimator.runtime.errors import UnavailableError
+from estimator.runtime.errors import InvalidRequestError, UnavailableError
 from estimator.runtime.learner import Learner
 from estimator.runtime.store_worker import StoreWorker
 from estimator.store.base import ModeChange, StoreError
@@ -15,6 +16,7 @@ from sched_client.model import Mode
 __all__ = ["ModeSwitch", "ModeSwitched"]
 
 _log = get_logger("mode")
+_USED: Final = "was used to switch to {} before; make a new one for another switch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class ModeSwitch:
 
         Raises
         ------
+        InvalidRequestError
+            If the id was used for another mode: an `off` must not be answered by an old `on`.
         UnavailableError
             If it cannot be recorded: a switch that a restart forgets is none.
         """
@@ -75,6 +79,8 @@ class ModeSwitch:
             try:
                 if request_id:
                     known = await self._worker.read(lambda: store.find_mode_change(request_id))
+                    if known is not None and known.mode != mode:
+                        raise InvalidRequestError([("request_id", _USED.format(known.mode))])
                     if known is not None:
                         return ModeSwitched(
                             mode=known.mode,

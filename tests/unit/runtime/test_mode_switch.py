@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator.runtime.errors import UnavailableError
+from estimator.runtime.errors import InvalidRequestError, UnavailableError
 from estimator.runtime.mode_switch import ModeSwitch
 from estimator.store.base import ModeChange, StoreError
 from tests.support.runtime import NOW_S, FragileStore, config, running
@@ -30,6 +30,16 @@ async def test_the_same_id_switches_once() -> None:
         assert (again.mode, again.previous_mode) == (first.mode, first.previous_mode)
         assert run.learner.publisher.snapshot.settings.mode == "off"
     assert len(store.list_mode_changes()) == 2
+
+
+async def test_an_id_is_good_for_one_mode_only() -> None:
+    store = FragileStore()
+    async with running(store, config()) as run:
+        modes = ModeSwitch(run.worker, run.learner)
+        await modes.set("on", actor="a", reason="", request_id="id-1")
+        with pytest.raises(InvalidRequestError, match="request_id: was used to switch to on"):
+            await modes.set("off", actor="a", reason="", request_id="id-1")
+    assert len(store.list_mode_changes()) == 1
 
 
 async def test_a_switch_that_cannot_be_published_is_not_recorded() -> None:
