@@ -6,7 +6,7 @@ and give-backs before it, and the guard has the last word. Standard library only
 
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from sched_client.policies.waiting import Waiting
 
@@ -51,33 +51,36 @@ class KeyedOrder:
 
     def __init__(self, key: Callable[[Waiting], tuple[float, ...]]) -> None:
         self._key = key
-        # The number keeps items out of comparisons: a revised one may meet its stale self.
-        self._heap: list[tuple[tuple[float, ...], int, Waiting]] = []
+        # Key, number, item in one tuple. The number keeps items out of comparisons: a revised one
+        # may meet its stale self.
+        self._heap: list[tuple[Any, ...]] = []
         self._count = 0
         self._pushed = 0
 
     def push(self, item: Waiting) -> None:
         """Take in a waiting item."""
         self._pushed += 1
-        heappush(self._heap, (self._key(item), self._pushed, item))
+        heappush(self._heap, (*self._key(item), self._pushed, item))
         self._count += 1
 
     def discard(self, item: Waiting) -> None:
         """Forget an item that is no longer present."""
         heap = self._heap
         self._count -= 1
-        if heap[0][2] is item:
+        if heap[0][-1] is item:
             heappop(heap)
         elif len(heap) > 2 * self._count + _MIN_STALE:
-            self._heap = [pair for pair in heap if pair[2].present]
+            self._heap = [row for row in heap if row[-1].present]
             heapify(self._heap)
 
     def first(self, now_s: float) -> Waiting:  # noqa: ARG002 -- the protocol's; keys stand still
         """Give the item that goes next; there must be one."""
         heap = self._heap
-        while not heap[0][2].present:
+        while True:
+            item: Waiting = heap[0][-1]
+            if item.present:
+                return item
             heappop(heap)
-        return heap[0][2]
 
     def __len__(self) -> int:
         """Count the items."""

@@ -174,15 +174,15 @@ class EngineClient:
         record = self.tracker.records.get(request.request_id)
         if record is None:
             record = self.tracker.arrive(request, self.clock())
-        reading = record.reading
-        if reading is None:
-            reading = record.reading = self.reader.read(request)
-            if self.options.trust_hints and reading.hints.group:
-                self.tracker.join(record, f"hint:{reading.hints.group}")
+        if record.features is None:
+            record.features, record.ordering, hints = self.reader.read(request)
+            record.hints = hints
+            if self.options.trust_hints and hints.group:
+                self.tracker.join(record, f"hint:{hints.group}")
             record.entry = None
         if record.entry is None:
-            estimate = self.estimates.first(record, reading.ordering)
-            tier = reading.hints.tier if self.options.trust_hints else None
+            estimate = self.estimates.first(record)
+            tier = record.hints.tier if self.options.trust_hints else None
             if tier is None:
                 tier = request.priority if self.priorities else 0
             record.entry = WaitingEntry(

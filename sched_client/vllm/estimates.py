@@ -34,6 +34,8 @@ class Estimates:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._probed: dict[Key, tuple[Estimate, ...]] = {}
+        # Each key seen, by itself: all its records share one object.
+        self._keys: dict[Key, Key] = {}
         self._unprobed: list[Key] = []
         # Keys whose requests are pending, and whether one of them moved after these were listed.
         self._moved: set[Key] = set()
@@ -45,17 +47,18 @@ class Estimates:
         self.snapshot = snapshot
         self._unprobed = list(self._probed)
 
-    def first(self, record: Record, features: Features) -> Estimate:
-        """Estimate a request for the first time, or anew after its next turn."""
-        snapshot = self.snapshot
-        key = record.key = features.key
+    def first(self, record: Record) -> Estimate:
+        """Estimate a request that was read for the first time, or anew after its next turn."""
+        snapshot, features = self.snapshot, record.ordering
+        key = features.key
         if key not in self._probed:
             if len(self._probed) >= _MAX_KEYS:
                 self._probed.clear()
+                self._keys.clear()
             self._probed[key] = _probe(snapshot, key)
-        record.checked_version = snapshot.version
-        estimate = record.estimate = evaluate(snapshot, features)
-        return estimate
+        record.key = self._keys.setdefault(key, key)
+        record.checked_version = record.estimated_version = snapshot.version
+        return evaluate(snapshot, features)
 
     def revised(self, record: Record) -> WaitingEntry | None:
         """Give a new entry if the newest snapshot moves the estimate enough, else None."""
@@ -63,13 +66,13 @@ class Estimates:
         if record.checked_version == snapshot.version:
             return None
         record.checked_version = snapshot.version
-        old, reading, entry = record.estimate, record.reading, record.entry
-        if old is None or reading is None or entry is None:
+        entry = record.entry
+        if record.features is None or entry is None:
             return None
-        new = evaluate(snapshot, reading.ordering)
-        if not _differs(old, new):
+        new = evaluate(snapshot, record.ordering)
+        if not _differs(entry, new):
             return None
-        record.estimate = new
+        record.estimated_version = snapshot.version
         return WaitingEntry(
             entry.request_id,
             entry.enqueued_s,
@@ -148,7 +151,7 @@ def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:
     )
 
 
-def _differs(old: Estimate, new: Estimate) -> bool:
+def _differs(old: Estimate | WaitingEntry, new: Estimate) -> bool:
     return (
         abs(new.service_s - old.service_s) >= REVISION_RATIO * old.service_s
         or abs(new.tokens - old.tokens) >= REVISION_RATIO * old.tokens

@@ -44,7 +44,9 @@ class OrderedRequests:
         self._parameters = parameters
         self._reviser = reviser
         self._held: dict[str, Record] = {}
-        self._ages: list[tuple[int, str]] = []
+        # Sequence numbers alone: what has left is in the heap, but no longer in the set.
+        self._ages: list[int] = []
+        self._sequences: set[int] = set()
         self._head_revisions = _HEAD_REVISIONS
 
     def __len__(self) -> int:
@@ -76,7 +78,7 @@ class OrderedRequests:
     def remove(self, requests: Iterable[Any]) -> None:
         """Forget requests; absent ones are no error."""
         for request in requests:
-            if self._held.pop(request.request_id, None) is not None:
+            if self._leave(request.request_id) is not None:
                 self._policy.remove(request.request_id)
 
     def begin_step(self) -> None:
@@ -97,9 +99,9 @@ class OrderedRequests:
         popped = self._policy.pop(now_s).request_id
         if popped != request_id:
             raise RuntimeError(f"policy {self._policy.name} popped another than it peeked")
-        overtakes: bool = self._oldest() != request_id  # ids are Any, as vLLM's requests
-        del self._held[request_id]
-        return overtakes
+        oldest = self._oldest()
+        record = self._leave(request_id)
+        return record is not None and record.sequence != oldest
 
     def records(self) -> list[Record]:
         """List the records, in no particular order."""
@@ -131,18 +133,22 @@ class OrderedRequests:
     def _hold(self, record: Record) -> None:
         request_id = record.request.request_id
         self._held[request_id] = record
-        heappush(self._ages, (record.sequence, request_id))
+        self._sequences.add(record.sequence)
+        heappush(self._ages, record.sequence)
         if len(self._ages) > 2 * len(self._held) + _MIN_STALE:
-            self._ages = sorted((r.sequence, i) for i, r in self._held.items())
+            self._ages = sorted(self._sequences)
 
-    def _oldest(self) -> str:
-        """Give the id of the oldest that waits; amortised O(log n)."""
-        while True:
-            sequence, request_id = self._ages[0]
-            record = self._held.get(request_id)
-            if record is not None and record.sequence == sequence:
-                return request_id
+    def _leave(self, request_id: str) -> Record | None:
+        record = self._held.pop(request_id, None)
+        if record is not None:
+            self._sequences.discard(record.sequence)
+        return record
+
+    def _oldest(self) -> int:
+        """Give the sequence number of the oldest that waits; amortised O(log n)."""
+        while self._ages[0] not in self._sequences:
             heappop(self._ages)
+        return self._ages[0]
 
 
 def by_sequence(record: Record) -> int:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sched_client.completion import CompletionReport
-from sched_client.model import GLOBAL_KEY, Estimate
+from sched_client.model import GLOBAL_KEY, Features
 from sched_client.policies.base import WaitingEntry
-from sched_client.vllm.features import MAX_ID_LENGTH, Reading, piece_prefix
+from sched_client.vllm.features import MAX_ID_LENGTH, piece_prefix
+from sched_client.vllm.hints import NO_HINTS
 
 # vLLM's names of finished states (v1/request.py). A detected repetition loop was cut, as a length
 # cap cuts: its tokens are a lower bound.
@@ -25,10 +26,15 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 # Files whose pieces may still be coming; the oldest is forgotten beyond this.
 _MAX_GROUPS: Final = 4096
+_UNREAD: Final = Features()
 
 
 class Record:
-    """One request, from its arrival to its end."""
+    """One request, from its arrival to its end.
+
+    What was read and estimated is kept in few objects: each one more that stays with a request
+    lets Python's garbage collector run in 0.15 % more of the arrivals, some 100 µs each.
+    """
 
     __slots__ = (
         "admitted_integral",
@@ -36,11 +42,13 @@ class Record:
         "checked_version",
         "enqueued_s",
         "entry",
-        "estimate",
+        "estimated_version",
+        "features",
         "group",
+        "hints",
         "key",
+        "ordering",
         "prefill",
-        "reading",
         "request",
         "sequence",
     )
@@ -49,9 +57,13 @@ class Record:
         self.request = request
         self.enqueued_s = enqueued_s
         self.sequence = sequence
-        self.reading: Reading | None = None
-        self.estimate: Estimate | None = None
+        # The parts of `Reading`; features are None until it was read.
+        self.features: Features | None = None
+        self.ordering = _UNREAD
+        self.hints = NO_HINTS
+        # Holds the estimate too, made by the snapshot of this version.
         self.entry: WaitingEntry | None = None
+        self.estimated_version = 0
         self.checked_version = -1
         self.key = GLOBAL_KEY
         self.admitted_s: float | None = None
@@ -96,7 +108,7 @@ class Tracker:
         self._sequence += 1
         record.sequence = self._sequence
         record.enqueued_s = now_s
-        record.reading = None
+        record.features = None
 
     def _group(self, request: Any) -> str:
         """Name the file a request may be a piece of; it counts once it has two members."""
@@ -150,7 +162,7 @@ class Tracker:
     def finish(self, request: Any, now_s: float, unix_s: float) -> CompletionReport | None:
         """Forget a request and give its report; None for one never seen or read."""
         record = self.records.pop(request.request_id, None)
-        if record is None or record.reading is None:
+        if record is None or record.features is None:
             return None
         self._counter += 1
         wait_s, service_s, concurrency = now_s - record.enqueued_s, 0.0, 0.0
@@ -161,10 +173,10 @@ class Tracker:
             concurrency = float(self._running)
             if service_s > 0.0:
                 concurrency = (self._integral - record.admitted_integral) / service_s
-        estimate, hints = record.estimate, record.reading.hints
+        entry = record.entry
         return CompletionReport(
             counter=self._counter,
-            features=record.reading.features,
+            features=record.features,
             output_tokens=request.num_output_tokens,
             finish_reason=_REASONS.get(request.status.name, "error"),
             finished_s=unix_s,
@@ -173,11 +185,11 @@ class Tracker:
             service_s=max(service_s, 0.0),
             concurrency=concurrency,
             preemptions=request.num_preemptions,
-            predicted_tokens=estimate.tokens if estimate else 0.0,
-            snapshot_version=estimate.snapshot_version if estimate else 0,
+            predicted_tokens=entry.tokens if entry else 0.0,
+            snapshot_version=record.estimated_version,
             request_id=request.request_id[-MAX_ID_LENGTH:],  # the engine's own digits end it
             group_id=self.group_id(record),
-            request_type=hints.request_type,
-            queue_id=estimate.queue_id if estimate else "",
+            request_type=record.hints.request_type,
+            queue_id=entry.queue_id if entry else "",
             priority=request.priority,
         )

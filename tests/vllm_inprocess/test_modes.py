@@ -154,15 +154,15 @@ def test_a_move_below_five_percent_changes_no_estimate(start: Callable[..., Any]
         driver.scheduler.add_request(make_request(f"r{index}", 5.0 + index))
     driver.step()
     records = driver.scheduler._kappad.tracker.records
-    before = {name: record.estimate for name, record in records.items()}
+    before = {name: record.entry for name, record in records.items()}
     _learn(link, 3.2 * 1.04)
     driver.step()
-    assert all(records[name].estimate is before[name] for name in list(records))
+    assert all(records[name].entry is before[name] for name in list(records))
     _learn(link, 3.2 * 1.12)
     driver.step()
     waiting = [r.request_id for r in driver.scheduler.waiting]
     assert waiting
-    assert all(records[name].estimate is not before[name] for name in waiting)
+    assert all(records[name].entry is not before[name] for name in waiting)
     driver.run()
 
 

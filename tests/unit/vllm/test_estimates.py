@@ -14,8 +14,6 @@ from sched_client.model import (
     prior_snapshot,
 )
 from sched_client.vllm.estimates import Estimates
-from sched_client.vllm.features import Reading
-from sched_client.vllm.hints import NO_HINTS
 from sched_client.vllm.tracker import Record
 from tests.support.vllm_fakes import Request
 
@@ -42,8 +40,8 @@ def _records(estimates: Estimates) -> list[Record]:
     made = []
     for number, features in enumerate([EN, ES, EN]):
         record = Record(Request(f"r{number}"), 0.0, number)
-        record.reading = Reading(features, features, NO_HINTS)
-        estimates.first(record, features)
+        record.features = record.ordering = features
+        estimates.first(record)
         made.append(record)
     return made
 
@@ -131,5 +129,7 @@ def test_invented_keys_do_not_grow_without_bound() -> None:
     estimates = Estimates(prior_snapshot())
     for number in range(3000):
         record = Record(Request("r"), 0.0, number)
-        estimates.first(record, EN._replace(language=f"x{number}"))
+        record.ordering = EN._replace(language=f"x{number}")
+        estimates.first(record)
     assert len(estimates._probed) <= 1024
+    assert len(estimates._keys) <= 1024
