@@ -70,9 +70,100 @@ BENCHMARKS: Final = (
     Benchmark("core"),
     Benchmark("store"),
     Benchmark("transport", ("--rounds", "6")),
-    Benchmark("server"),
-    Benchmark("scheduler", ("--json",), inside_vllm=True),
-    Benchmark("engine", ("--json",)),
+    Benchmark(
+        "server",
+        promises=(
+            Promise(
+                "completions stored and learned a second, batches of 256",
+                "ingest/stored_and_learned_per_s",
+                ">=",
+                10_000,
+            ),
+            Promise("BatchPredict of 256 over an echo server", "predict/ratio", "<=", 3.5),
+            Promise("resident MiB after 1,000,000 completions", "memory/rss_last_mib", "<=", 300),
+            Promise(
+                "growth of it from 200,000 to 1,000,000 completions, share",
+                "memory/growth_ratio",
+                "<=",
+                0.05,
+            ),
+            Promise("seconds to SERVING, empty store", "start/serving_empty_s", "<=", 3),
+            Promise(
+                "seconds to SERVING, 1,000,000 completions and no checkpoint",
+                "start/serving_without_checkpoint_s",
+                "<=",
+                5,
+            ),
+            Promise(
+                "seconds to SERVING, 1,000,000 completions and a checkpoint",
+                "start/serving_again_s",
+                "<=",
+                5,
+            ),
+        ),
+    ),
+    Benchmark(
+        "scheduler",
+        ("--json",),
+        inside_vllm=True,
+        promises=tuple(
+            promise
+            for policy in ("sjf", "hrrn")
+            for promise in (
+                Promise(
+                    f"added per request, median µs, {policy}",
+                    f"{policy}/added_per_request/median_us",
+                    "<=",
+                    60,
+                ),
+                Promise(
+                    f"added per request, p99 µs, {policy}",
+                    f"{policy}/added_per_request/p99_us",
+                    "<=",
+                    100,
+                ),
+                Promise(
+                    f"added per schedule() with 1,000 waiting, median µs, {policy}",
+                    f"{policy}/added_per_schedule/median_us",
+                    "<=",
+                    20,
+                ),
+            )
+        ),
+    ),
+    Benchmark(
+        "link",
+        ("--json",),
+        inside_vllm=True,
+        promises=tuple(
+            Promise(
+                f"p99 of schedule() over idle, {what}", f"{phase}/cpu_p99_ratio_to_idle", "<=", 1.1
+            )
+            for phase, what in (
+                ("frozen", "sidecar frozen"),
+                ("snapshots", "5,000 keys five times a second"),
+                ("deltas", "100 changed keys five times a second"),
+            )
+        ),
+    ),
+    Benchmark(
+        "engine",
+        ("--json",),
+        promises=(
+            Promise(
+                "gain of P50 over FCFS at 1.5 times the capacity, share",
+                "loads/1.5/p50_gain_ratio_median",
+                ">=",
+                0.35,
+            ),
+            Promise(
+                "throughput over FCFS at 1.5 times the capacity",
+                "loads/1.5/throughput_ratio_median",
+                ">=",
+                0.99,
+            ),
+        ),
+    ),
 )
 
 
@@ -116,6 +207,8 @@ def _section(benchmark: Benchmark) -> str:
         result = json.loads(done.stdout[done.stdout.index("{") :])
     except ValueError:
         sys.exit(f"benchmarks.{benchmark.name} printed no JSON and exited {done.returncode}")
+    if "not_run" in result:
+        return f"Not run: {result['not_run']}.\n"
     how = (
         f"`python {' '.join(command)}`, {_commit()}, {time.strftime('%Y-%m-%d')}, "
         f"{time.monotonic() - began:.0f} s, load average at the start {load:.1f}"

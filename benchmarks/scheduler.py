@@ -36,25 +36,25 @@ _REQUESTS: Final = 250
 _STEPS: Final = 40
 _FIXED_WORK: Final = 2400
 # Long enough that nothing ends while schedule() is measured.
-_LENGTH: Final = 440
+LENGTH: Final = 440
 
 
 def _build(policy: str | None) -> Driver:
     """Build a driven scheduler; None means vLLM's own class."""
     if policy is None:
-        return Driver(build_scheduler(AsyncScheduler, max_num_seqs=4), length=lambda _: _LENGTH)
+        return Driver(build_scheduler(AsyncScheduler, max_num_seqs=4), length=lambda _: LENGTH)
     link = FakeLink(prior_snapshot(settings=Settings(mode="on", policy=policy)))
     kappad.open_link = lambda *_: link  # no sidecar here
-    return Driver(
-        build_scheduler(kappad.KappadScheduler, max_num_seqs=4), length=lambda _: _LENGTH
-    )
+    return Driver(build_scheduler(kappad.KappadScheduler, max_num_seqs=4), length=lambda _: LENGTH)
 
 
-def _requests(count: int, name: str) -> list[Any]:
+def requests_of(count: int, name: str) -> list[Any]:
+    """Make transcription requests of mixed lengths with ids that begin with a name."""
     return [make_request(f"{name}-{i}", s) for i, s in enumerate(clip_lengths(count, len(name)))]
 
 
-def _quantile(samples: Sequence[float], share: float) -> float:
+def quantile(samples: Sequence[float], share: float) -> float:
+    """Give the quantile of a share in [0, 1)."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -62,7 +62,7 @@ def _quantile(samples: Sequence[float], share: float) -> float:
 def _request_block(driver: Driver, block: int) -> list[float]:
     """Time add_request plus peek and pop of each request, µs, with `WAITING` others there."""
     scheduler = driver.scheduler
-    requests = _requests(_REQUESTS, f"b{block}")
+    requests = requests_of(_REQUESTS, f"b{block}")
     added, popped = [], []
     for request in requests:
         begin = time.thread_time_ns()
@@ -119,9 +119,9 @@ def _added(ours: list[list[float]], stock: list[list[float]]) -> dict[str, float
     all_stock = [sample for block in stock for sample in block]
     return {
         "median_us": round(statistics.median(added), 1),
-        "p99_us": round(_quantile(added, 0.99), 1),
+        "p99_us": round(quantile(added, 0.99), 1),
         "stock_median_us": round(statistics.median(all_stock), 1),
-        "stock_p99_us": round(_quantile(all_stock, 0.99), 1),
+        "stock_p99_us": round(quantile(all_stock, 0.99), 1),
         "n": len(added),
     }
 
@@ -138,7 +138,7 @@ def measure_requests(policy: str) -> dict[str, float]:
         fixed += _fixed_block()
     return _added(ours[1:], stock[1:]) | {  # the first warms up
         "fixed_work_median_us": round(statistics.median(fixed), 1),
-        "fixed_work_p99_us": round(_quantile(fixed, 0.99), 1),
+        "fixed_work_p99_us": round(quantile(fixed, 0.99), 1),
     }
 
 
@@ -171,7 +171,7 @@ def _filled(policy: str) -> tuple[Driver, Driver]:
     drivers = (_build(policy), _build(None))
     drivers[0].scheduler._kappad.clock = time.monotonic  # slices are bounded in real time
     for driver in drivers:
-        for request in _requests(WAITING + 4, "waiting"):
+        for request in requests_of(WAITING + 4, "waiting"):
             driver.scheduler.add_request(request)
         driver.step()
     gc.collect()

@@ -106,7 +106,7 @@ def measure(
             try:
                 link.start()
                 sidecar.say("snapshots")
-                _await_keys(link)
+                await_keys(link)
                 for _ in range(rounds):
                     for phase in PHASES:
                         sidecar.say(phase)
@@ -132,7 +132,8 @@ def measure(
     return report
 
 
-def _await_keys(link: Link) -> None:
+def await_keys(link: Link) -> None:
+    """Wait until the link holds all keys; TimeoutError after 30 s."""
     end = time.monotonic() + 30.0
     while len(link.snapshot.kappas) <= N_KEYS:
         if time.monotonic() > end:
@@ -184,6 +185,11 @@ class Sidecar:
         self._process.kill()
         self._process.communicate()
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
     def say(self, phase: str) -> None:
         """Switch what is sent."""
         assert self._process.stdin is not None
@@ -194,15 +200,11 @@ class Sidecar:
 class _Served:
     def __init__(self) -> None:
         self.phase = "snapshots"
-        self._bodies = [
-            pb.WatchParametersResponse(
-                snapshot=pb.Parameters(
-                    kappas=[_entry(-1, kappa), *(_entry(i, kappa) for i in range(N_KEYS))],
-                    settings=pb.Settings(mode=pb.MODE_ON, policy="sjf", overtaking_ratio=0.3),
-                )
-            ).SerializeToString()
-            for kappa in (3.0, 3.5)
-        ]
+        # Under "moved" the global key moves too, and with it every request of an unknown key.
+        self._bodies = {
+            "snapshots": [_snapshot(3.2, kappa) for kappa in (3.0, 3.5)],
+            "moved": [_snapshot(kappa, kappa) for kappa in (3.0, 3.5)],
+        }
 
     def watch(self, _request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         version = 0
@@ -212,8 +214,8 @@ class _Served:
             version += 1
             head = pb.WatchParametersResponse(instance_id="bench", version=version)
             head.create_time.FromNanoseconds(time.time_ns())
-            if phase == "snapshots":
-                yield head.SerializeToString() + self._bodies[version % 2]
+            if phase in self._bodies:
+                yield head.SerializeToString() + self._bodies[phase][version % 2]
             else:
                 head.delta.base_version = version - 1
                 head.delta.kappas.extend(_entry(i, 3.0 + version % 2) for i in range(N_CHANGED))
@@ -224,6 +226,15 @@ class _Served:
                 phase = self.phase
                 if phase != "idle" or not context.is_active():
                     break
+
+
+def _snapshot(global_kappa: float, kappa: float) -> bytes:
+    return pb.WatchParametersResponse(
+        snapshot=pb.Parameters(
+            kappas=[_entry(-1, global_kappa), *(_entry(i, kappa) for i in range(N_KEYS))],
+            settings=pb.Settings(mode=pb.MODE_ON, policy="sjf", overtaking_ratio=0.3),
+        )
+    ).SerializeToString()
 
 
 def _entry(number: int, kappa: float) -> pb.KappaEntry:
