@@ -85,7 +85,12 @@ def start_vllm(
     environment = vllm_environment(**({"target": target} if target else {}), **(options or {}))
     environment[RECORD_VARIABLE] = str(record)
     command = vllm_command(
-        python, model, port, scheduler=None if stock else RECORDING, extra=extra
+        python,
+        model,
+        port,
+        scheduler=None if stock else RECORDING,
+        # In bfloat16 a text may differ with the batch that it happens to run in.
+        extra=["--dtype", "float32", *extra],
     )
     child = processes.start(name, command, environment)
     wait_until_healthy(f"http://127.0.0.1:{port}/health", child)

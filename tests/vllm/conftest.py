@@ -22,8 +22,6 @@ LONG_AUDIO = AUDIO / "derived-libri-34.955s-16k.ogg"
 TEXT_PROMPT = "<|startoftranscript|><|en|><|transcribe|><|notimestamps|>"
 # Kept after a session, so that a failure can be looked into.
 LOGS = Path(__file__).resolve().parents[2] / ".cache" / "vllm-tests"
-# Its text differs with the batch that it happens to run in, on stock vLLM: bfloat16.
-UNSTABLE = "synthetic-fr-3.ogg"
 # Four requests and a first block of decoder KV each, and one block to spare; found by trial with
 # blocks of 128 tokens: 12 hold a request's 1,500 encoder positions.
 SMALL_KV_BLOCKS = 54
@@ -77,7 +75,7 @@ def model() -> Path:
 
 @pytest.fixture(scope="session")
 def clips() -> tuple[Clip, ...]:
-    return tuple(c for c in read_clips() if c.path.name != UNSTABLE)
+    return tuple(read_clips())
 
 
 @pytest.fixture(scope="session")
