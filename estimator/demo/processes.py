@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from estimator.demo import guard
+from estimator.demo.home import client_path
 
-_REPOSITORY: Final = Path(__file__).resolve().parents[2]
 SCHEDULER_CLASS: Final = "sched_client.vllm.KappadScheduler"
 SERVED_MODEL: Final = "whisper-base"
 # Seen 30 to 45 s on 2 cores; a loaded or slower machine gets the rest.
@@ -66,7 +66,7 @@ class Child:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **environment},
-                cwd=_REPOSITORY,
+                cwd=client_path(),  # python -m looks for modules there first
                 start_new_session=True,
             )
 
@@ -263,7 +263,7 @@ def vllm_environment(**kappad: str) -> dict[str, str]:
     """Give the environment variables for a CPU vLLM, ``target="…"`` becoming ``KAPPAD_TARGET``."""
     given = {f"KAPPAD_{name.upper()}": value for name, value in kappad.items()}
     # A vLLM that the user named need not have kappad installed, only grpcio and protobuf.
-    return {**_VLLM_ENVIRONMENT, **given, "PYTHONPATH": str(_REPOSITORY)}
+    return {**_VLLM_ENVIRONMENT, **given, "PYTHONPATH": str(client_path())}
 
 
 def sidecar_command(socket_path: Path, state_dir: Path, http_port: int) -> list[str]:

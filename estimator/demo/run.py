@@ -23,6 +23,7 @@ from rich.console import Console
 from estimator.client import EngineClient, EstimatorClient
 from estimator.demo import environment, simulated, weights
 from estimator.demo.figures import RunFigures, figures_of
+from estimator.demo.home import home
 from estimator.demo.load import Arrival, Outcome, run
 from estimator.demo.processes import SERVED_MODEL, Processes, StartError
 from estimator.demo.result import DemoResult, Overhead, kappa_rows
@@ -41,7 +42,7 @@ LOAD: Final = 1.5
 # Long enough that the batch is full most of the time, short enough to cost a quarter minute.
 _CAPACITY_REQUESTS: Final = 24
 _SHIFT_LOAD: Final = 0.9
-_RUNS_DIR: Final = Path(__file__).resolve().parents[2] / ".cache" / "demo"
+_RUNS_DIR: Final = home() / ".cache" / "demo"
 _INTERRUPTED: Final = 130  # as a shell reports a program ended by Ctrl-C
 
 
@@ -138,10 +139,17 @@ def _build() -> Path:
         ) from error
 
 
+def _announce(console: Console, what: str) -> None:
+    """Say what begins where no spinner can, as in a log."""
+    if not console.is_terminal:
+        console.print(f"{what} …", highlight=False, markup=False)
+
+
 @contextmanager
 def _step(console: Console, what: str) -> Iterator[None]:
     """Show a spinner, and afterwards how long a step took."""
     started = time.monotonic()
+    _announce(console, what)
     with console.status(f"{what} …"):
         yield
     console.print(f"{what}: {time.monotonic() - started:.1f} s", highlight=False, markup=False)
@@ -222,7 +230,9 @@ class _Demo:
     def _send(self, name: str, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Send with live progress."""
         started, n, latest = time.monotonic(), 0, ""
-
+        last_s = max(arrival.due_s for arrival in arrivals)
+        over = f"in {last_s:.0f} s" if last_s else "at once"
+        _announce(self.console, f"{name}: {len(arrivals)} requests {over}")
         with self.console.status(name) as status:
 
             def show(outcome: Outcome) -> None:

