@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 {"vllm_version": version, "fits": fits, "checks": checks, "remarks": remarks}
             )
         )
+    elif not _installed("vllm"):
+        print(f"vLLM is not installed for {sys.executable}; run this with vLLM's interpreter")
     else:
         for finding in findings:
             state = f"NO   {finding.problem}:" if finding.problem else "ok  "

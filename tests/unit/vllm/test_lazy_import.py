@@ -1,5 +1,6 @@
 """Importing the package imports nothing heavy; without vLLM the name gives a clear error."""
 
+import json
 import subprocess
 import sys
 
@@ -45,5 +46,19 @@ def test_the_doctor_says_no_where_there_is_no_vllm() -> None:
         check=False,
     )
     assert result.returncode == 1
-    assert "cannot import: ModuleNotFoundError" in result.stdout
-    assert "kappad does not fit" in result.stdout
+    (line,) = result.stdout.splitlines()
+    assert line.startswith(f"vLLM is not installed for {sys.executable}")
+
+
+def test_the_doctors_json_names_every_need_where_there_is_no_vllm() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "sched_client.vllm.doctor", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1
+    document = json.loads(result.stdout)
+    assert not document["fits"]
+    assert all("No module named 'vllm'" in one["problem"] for one in document["checks"])
