@@ -109,7 +109,7 @@ def format_of(name: str) -> TraceFormat:
         return "csv"
     if lowered.endswith(".jsonl"):
         return "jsonl"
-    raise TraceError(f"{name}: not a trace by its name; use .csv, .csv.gz or .jsonl")
+    raise TraceError(f"{name}: not a trace by its name; use .csv, .jsonl, or one of them with .gz")
 
 
 class TraceReader:

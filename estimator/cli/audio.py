@@ -94,7 +94,7 @@ def read_length(path: str) -> AudioLength:
     AudioError
         Not a readable regular file, no audio, cut off, or longer than a day.
     """
-    name = printable(path)
+    name = printable(path) or "(no name)"
     try:
         # Without O_NONBLOCK, opening a pipe that nobody writes to would never return.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -16,8 +16,10 @@ def demo(
             show_default=False,
         ),
     ] = None,
-    requests: Annotated[int, typer.Option(min=4, help="Requests of each run.")] = 60,
-    seed: Annotated[int, typer.Option(help="Decides the clips' order and arrivals.")] = 20,
+    requests: Annotated[int, typer.Option(metavar="N", min=4, help="Requests of each run.")] = 60,
+    seed: Annotated[
+        int, typer.Option(metavar="S", help="Decides the clips' order and arrivals.")
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """Run the whole loop: vLLM, FCFS, then kappad.

@@ -25,7 +25,9 @@ if TYPE_CHECKING:  # numpy only when a command runs
 
 
 def drift(
-    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Most events.")] = 1000,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1_000_000, help="Most events.")
+    ] = 1000,
     target: Target = DEFAULT_TARGET,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,

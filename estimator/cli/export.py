@@ -34,7 +34,8 @@ if TYPE_CHECKING:  # grpc and numpy only when a command runs
 
 def export(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="By its ending; - for standard output.")
+        str,
+        typer.Argument(metavar="FILE", help="Its ending tells the format; - for standard output."),
     ],
     target: Target = DEFAULT_TARGET,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,

@@ -30,10 +30,13 @@ _MAX_CHARTS = 12
 
 def kappa(
     history: Annotated[bool, typer.Option("--history", help="Draw how κ went.")] = False,
-    model: Annotated[str, typer.Option(help="Only this served model.")] = "",
-    language: Annotated[str, typer.Option(help="Only this language.")] = "",
+    model: Annotated[str, typer.Option(metavar="M", help="Only this served model.")] = "",
+    language: Annotated[str, typer.Option(metavar="L", help="Only this language.")] = "",
     limit: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Most keys, or newest points of history.")
+        int,
+        typer.Option(
+            metavar="N", min=1, max=1_000_000, help="Most keys, or newest points of history."
+        ),
     ] = 10_000,
     target: Target = DEFAULT_TARGET,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
@@ -42,20 +45,34 @@ def kappa(
     """Show κ (output tokens per second) of every key."""
     with connect(target, timeout_s) as client:
         if history:
-            points = list(islice(client.kappa_history(model, language), limit))
+            points, kappas = list(islice(client.kappa_history(model, language), limit)), []
         else:
             wanted = (
                 pair
                 for pair in client.kappas(model)
                 if not language or pair[0].language == language
             )
-            kappas = list(islice(wanted, limit))
-    if history:
+            points, kappas = [], list(islice(wanted, limit))
+    if not as_json and not (points if history else kappas):
+        say(_nothing(history=history, model=model, language=language))
+    elif history:
         _show_history(points, as_json=as_json)
     elif as_json:
         say_json({"kappas": [_entry_document(key, entry) for key, entry in kappas]})
     else:
         _show_table(kappas)
+
+
+def _nothing(*, history: bool, model: str, language: str) -> str:
+    wanted = " and ".join(
+        f"{name} {printable(value)!r}"
+        for name, value in (("model", model), ("language", language))
+        if value
+    )
+    of = f" for {wanted}" if wanted else ""
+    if history:
+        return f"no history{of} yet: κ is recorded once completions were learned"
+    return f"no κ{of} yet; `kappad kappa` shows all keys"
 
 
 def key_name(key: Key) -> str:
@@ -125,9 +142,6 @@ def _show_history(points: "list[KappaPoint]", *, as_json: bool) -> None:
     for point in reversed(points):  # oldest first
         key = Key(point.model, point.task, point.language, point.timestamps)
         series.setdefault(key, []).append(point)
-    if not series:
-        say("no history yet: κ is recorded once completions were learned")
-        return
     from estimator.cli.chart import draw  # noqa: PLC0415 # light start
 
     ordered = sorted(series.items(), key=lambda pair: -pair[1][-1].sample_count)

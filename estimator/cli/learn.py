@@ -38,6 +38,7 @@ _MAX_NAMED: Final = 20
 # Rows are learned after they are acknowledged; so long the command waits for that.
 _MAX_WAIT_S: Final = 30.0
 _POLL_S: Final = 0.1
+_SKIPPED: Final = "row skipped"
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class _FileResult:
 
 
 def learn(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False)],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first bad row.")] = False,
     target: Target = DEFAULT_TARGET,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
@@ -90,7 +91,8 @@ def learn(
         )
     else:
         for one in results:
-            say(_sentence(one))
+            if one.row_count or not one.error:  # else its error has said all
+                say(_sentence(one))
     if any(one.error or one.bad_row_count for one in results):
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -140,7 +142,7 @@ def _good_rows(
             if not isinstance(row, BadRow):
                 yield row
                 continue
-            _note_bad(result, row.line, row.reason)
+            _note_bad(result, row.line, row.reason, then="stopped there" if strict else _SKIPPED)
             if strict:
                 return
     except TraceError as error:
@@ -148,11 +150,11 @@ def _good_rows(
         result.error = str(error)
 
 
-def _note_bad(result: _FileResult, line: int, reason: str) -> None:
+def _note_bad(result: _FileResult, line: int, reason: str, then: str = _SKIPPED) -> None:
     result.bad_row_count += 1
     if result.bad_row_count <= _MAX_NAMED:
         result.bad_rows.append({"line": line, "reason": reason})
-        warn(f"{result.file}:{line}: {reason}; row skipped")
+        warn(f"{result.file}:{line}: {reason}; {then}")
 
 
 def _report(
@@ -188,11 +190,12 @@ def _wait_until_learned(client: "EstimatorClient") -> "Status":
 
 
 def _sentence(result: _FileResult) -> str:
-    text = f"{printable(result.file)}: {result.accepted_count:,} rows taught"
+    rows = "row" if result.accepted_count == 1 else "rows"
+    text = f"{printable(result.file)}: {result.accepted_count:,} {rows} taught"
     if result.duplicate_count:
         text += f", {result.duplicate_count:,} known already"
     if result.bad_row_count:
-        text += f", {result.bad_row_count:,} bad ones skipped"
+        text += f", {result.bad_row_count:,} bad"
     if result.duplicate_count and not result.accepted_count:
         text += "; a file of this name was taught before, rename it to teach it again"
     return text

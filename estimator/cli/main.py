@@ -11,8 +11,10 @@ from typing import Final
 import typer
 
 from estimator.cli import demo, drift, export, kappa, learn, mode, predict, serve, status
+from estimator.cli.missing import is_ours, remedy
 from estimator.cli.terminal import (
     EXIT_BROKEN_PIPE,
+    EXIT_FAILED,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
@@ -95,10 +97,17 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("KAPPAD_DEBUG"):
             raise
-        text = f"internal error: {type(error).__name__}: {error}"
-        warn(f"{text}; this is a bug: run it with KAPPAD_DEBUG=1 and report the traceback")
-        return EXIT_INTERNAL
+        return _unexpected(error)
     return result if isinstance(result, int) else 0
+
+
+def _unexpected(error: Exception) -> int:
+    if isinstance(error, ModuleNotFoundError) and not is_ours(error):
+        warn(remedy(error))
+        return EXIT_FAILED
+    text = f"internal error: {type(error).__name__}: {error}"
+    warn(f"{text}; this is a bug: run it with KAPPAD_DEBUG=1 and report the traceback")
+    return EXIT_INTERNAL
 
 
 def _usage(error: BaseException) -> int:

@@ -61,7 +61,9 @@ def mode_get(
 @app.command("set")
 def mode_set(
     mode: Annotated[str, typer.Argument(metavar="off|shadow|on", show_default=False)],
-    reason: Annotated[str, typer.Option(help="Why; recorded with the switch.")] = "",
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why; recorded with the switch.")
+    ] = "",
     target: Target = DEFAULT_TARGET,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,

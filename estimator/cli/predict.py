@@ -38,7 +38,8 @@ class _Subject:
 
 def predict(
     files: Annotated[
-        list[str] | None, typer.Argument(help="More audio files.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="More audio files.", show_default=False),
     ] = None,
     audio: Annotated[
         list[str] | None,
@@ -52,10 +53,15 @@ def predict(
         list[float] | None,
         typer.Option("--duration", metavar="S", help="Seconds of audio; may be given again."),
     ] = None,
-    language: Annotated[str, typer.Option(help="Whisper's code, such as en.")] = "",
-    task: Annotated[str, typer.Option(help="transcribe or translate.")] = "transcribe",
+    language: Annotated[str, typer.Option(metavar="L", help="Whisper's code, such as en.")] = "",
+    task: Annotated[
+        str, typer.Option(metavar="T", help="transcribe or translate.")
+    ] = "transcribe",
     model: Annotated[
-        str, typer.Option(help="Served model. Default: the only one that the sidecar knows.")
+        str,
+        typer.Option(
+            metavar="M", help="Served model. Default: the only one that the sidecar knows."
+        ),
     ] = "",
     target: Target = DEFAULT_TARGET,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,

@@ -13,6 +13,7 @@ def serve(
     listen: Annotated[
         str | None,
         typer.Option(
+            metavar="A",
             help=f"unix:///path, or host:port of this machine. Default: {DEFAULT_TARGET}",
             show_default=False,
         ),
@@ -20,27 +21,35 @@ def serve(
     http: Annotated[
         str | None,
         typer.Option(
-            help="host:port of /healthz and /metrics. Default: none.", show_default=False
+            metavar="H:P",
+            help="host:port of /healthz and /metrics. Default: none.",
+            show_default=False,
         ),
     ] = None,
     state_dir: Annotated[
         str | None,
         typer.Option(
-            help="Folder of the store, or :memory:. Default: /var/lib/kappad.", show_default=False
+            metavar="DIR",
+            help="Folder of the store, or :memory:. Default: /var/lib/kappad.",
+            show_default=False,
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="TOML file with all settings.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file with all settings.", show_default=False),
     ] = None,
     mode: Annotated[
         str | None,
-        typer.Option(help="off, shadow or on, until it is switched.", show_default=False),
+        typer.Option(
+            metavar="M", help="off, shadow or on, until it is switched.", show_default=False
+        ),
     ] = None,
     log_format: Annotated[
-        str | None, typer.Option(help="auto, json or console.", show_default=False)
+        str | None, typer.Option(metavar="F", help="auto, json or console.", show_default=False)
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.", show_default=False)
+        str | None,
+        typer.Option(metavar="L", help="debug, info, warning or error.", show_default=False),
     ] = None,
 ) -> None:
     """Run the sidecar.

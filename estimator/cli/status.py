@@ -112,9 +112,11 @@ def _client_document(answer: "Status", client: "EngineClient") -> dict[str, obje
 
 def _show(answer: "Status", *, now_s: float) -> None:
     settings = answer.settings
-    guard = "off" if settings.guard_s is None else f"{settings.guard_s:g} s"
+    longest = "no limit" if settings.guard_s is None else f"{settings.guard_s:g} s"
     order = f"{settings.policy} by {settings.order_by}"
-    limits = f"φ {settings.phi:g}, burst {settings.burst_requests:g} requests, guard {guard}"
+    limits = (
+        f"guard φ {settings.phi:g}, burst {settings.burst_requests:g} requests, wait {longest}"
+    )
     say(f"mode      {settings.mode} · {p(order)} · {limits}")
     up = span(now_s - answer.started_s)
     say(f"sidecar   {p(answer.server_version)}, up {up}, instance {p(answer.instance_id)}")
@@ -139,7 +141,8 @@ def _show(answer: "Status", *, now_s: float) -> None:
     for one in engines:
         _show_engine(one, _lag(answer, one), now_s=now_s)
     if not engines:
-        say("no engine has reported yet; docs/vllm.md tells how to connect one")
+        say("no engine has reported yet; start one with")
+        say("  vllm serve … --scheduler-cls sched_client.vllm.KappadScheduler")
     for one in answer.clients:
         if one.effective_mode is None:
             say(f"tool {p(one.client_id)} · heard {span(now_s - one.reported_s)} ago")

@@ -27,6 +27,7 @@ Target = Annotated[
     str,
     typer.Option(
         "--target",
+        metavar="ADDRESS",
         envvar="KAPPAD_TARGET",
         help=f"The sidecar: unix:///path or host:port. Default: {DEFAULT_TARGET}",
         show_default=False,
@@ -34,7 +35,10 @@ Target = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, units in the names.")]
 Timeout = Annotated[
-    float, typer.Option("--timeout-s", min=0.1, max=600.0, help="Deadline of each call, seconds.")
+    float,
+    typer.Option(
+        "--timeout-s", metavar="S", min=0.1, max=600.0, help="Deadline of each call, seconds."
+    ),
 ]
 DEFAULT_TIMEOUT_S: Final = 5.0
 
