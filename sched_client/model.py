@@ -173,6 +173,8 @@ class Settings:
         Share of the work served since its arrival by which a request may be overtaken, [0, 1).
     burst_requests : float
         The overtaking allowed from the start, in mean requests, ≥ 0 (b₀ = this · mean work).
+        Real Whisper on two cores, 60 requests at load 1.5, against FCFS: 20 gave P50 -39 to
+        -61 % and P90 +44 to +73 %, 8 gave P50 -35 to -55 % and P90 +33 to +49 %.
     guard_s : float or None
         Optional: whoever waited longer than this many seconds goes first.
     """
@@ -181,7 +183,7 @@ class Settings:
     policy: str = "sjf"
     order_by: OrderBy = "service"
     phi: float = 0.3
-    burst_requests: float = 20.0
+    burst_requests: float = 12.0
     guard_s: float | None = None
 
 
@@ -203,7 +205,7 @@ class PolicyParameters:
 
     order_by: OrderBy = "service"
     phi: float = 0.3
-    burst_work: float = 6.0
+    burst_work: float = 3.6
     guard_s: float | None = None
 
 

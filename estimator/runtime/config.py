@@ -105,7 +105,7 @@ class ServeConfig(BaseSettings):
     policy: str = "sjf"
     order_by: OrderBy = "service"
     phi: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.3
-    burst_requests: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 20.0
+    burst_requests: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 12.0
     guard_s: _Positive | None = None
     prior_kappa: _Positive = DEFAULT_KAPPA_TOKENS_PER_S
     publish_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 0.2
