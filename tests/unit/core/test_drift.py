@@ -1,4 +1,5 @@
 import json
+import math
 import random
 
 import pytest
@@ -80,10 +81,11 @@ def test_a_second_change_is_a_second_event() -> None:
 
 def test_levels_of_zero_are_survived() -> None:
     watch = new_watch()
-    for _ in range(200):
-        watch.update(Sample(0.0, 0.0, 0.0, 1.0, 0.0, 0.0, [0.0]))
-    for _ in range(200):
-        watch.update(Sample(50.0, 1.0, 1.0, 1.0, 0.0, 0.0, [0.0]))
+    samples = [Sample(0.0, 0.0, 0.0, 1.0, 0.0, 0.0, [0.0])] * 200
+    samples += [Sample(50.0, 1.0, 1.0, 1.0, 0.0, 0.0, [0.0])] * 200
+    changes = [change for change in map(watch.update, samples) if change is not None]
+    assert changes
+    assert all(math.isfinite(c.before) and math.isfinite(c.after) for c in changes)
 
 
 @pytest.mark.parametrize("n", [0, 1, 40, 200, 320])

@@ -205,7 +205,9 @@ def test_the_file_is_readable_by_its_owner_only(path: Path) -> None:
 
 
 def test_the_directory_is_made(tmp_path: Path) -> None:
-    filled(tmp_path / "state" / "deep" / "kappad.db")
+    path = tmp_path / "state" / "deep" / "kappad.db"
+    filled(path)
+    assert path.is_file()
 
 
 def test_a_held_write_transaction_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
