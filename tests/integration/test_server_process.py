@@ -91,9 +91,21 @@ async def _first_message(peer: Peer) -> pb.WatchParametersResponse:
     return message
 
 
-def _kappa(message: pb.WatchParametersResponse, language: str) -> float:
-    (entry,) = (k for k in message.snapshot.kappas if k.language == language)
-    return entry.kappa_tokens_per_second
+async def _published(peer: Peer, language: str) -> tuple[int, float]:
+    """Wait for a language's κ: learning and publishing are two steps. Version and tokens/s."""
+    found: list[tuple[int, float]] = []
+
+    async def there() -> bool:
+        message = await _first_message(peer)
+        found.extend(
+            (message.version, k.kappa_tokens_per_second)
+            for k in message.snapshot.kappas
+            if k.language == language
+        )
+        return bool(found)
+
+    await eventually(there, f"a snapshot with {language}")
+    return found[-1]
 
 
 async def test_what_was_acknowledged_survives_a_kill_and_versions_go_on(folder: Path) -> None:
@@ -101,7 +113,7 @@ async def test_what_was_acknowledged_survives_a_kill_and_versions_go_on(folder: 
         await peer.report(rows(300, kappa=5.0))
         await peer.learned(300)
         await peer.admin.SetMode(pb.SetModeRequest(mode=pb.MODE_ON, reason="before the kill"))
-        before = await _first_message(peer)
+        version, kappa = await _published(peer, "en")
         status = await peer.status()
         child.send_signal(signal.SIGKILL)
         assert child.wait(10.0) == -signal.SIGKILL
@@ -110,13 +122,11 @@ async def test_what_was_acknowledged_survives_a_kill_and_versions_go_on(folder: 
         again = await peer.learned(300)
         assert again.stored_count == status.stored_count == 300
         assert again.instance_id == status.instance_id
-        assert again.snapshot_version > status.snapshot_version >= before.version
+        assert again.snapshot_version > status.snapshot_version >= version
         assert again.settings.mode == pb.MODE_ON
 
         async def restored() -> bool:
-            after = {k.language: k for k in (await _first_message(peer)).snapshot.kappas}
-            expected = pytest.approx(_kappa(before, "en"), rel=0.02)
-            return "en" in after and after["en"].kappa_tokens_per_second == expected
+            return (await _published(peer, "en"))[1] == pytest.approx(kappa, rel=0.02)
 
         await eventually(restored, "replayed and published")
         assert (await peer.report(rows(300, kappa=5.0))).duplicate_count == 300
