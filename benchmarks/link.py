@@ -34,7 +34,7 @@ PHASES: Final = ("idle", "frozen", "snapshots", "idle", "deltas", "moved")
 TARGET_RATIO: Final = 1.1
 _STEP_S: Final = 0.005
 _STEPS: Final = 350
-# Untimed steps before each block: what was sent earlier has been converted and applied by then.
+# Untimed steps before each block, at least.
 _SETTLE_STEPS: Final = 100
 
 
@@ -65,6 +65,16 @@ class Engine:
         scheduler = self.driver.scheduler
         for request in requests_of(WAITING - len(scheduler.waiting), f"fill{self._fills}"):
             scheduler.add_request(request)
+
+    def settle(self, new_snapshots: int) -> None:
+        """Step until what an earlier phase sent is applied, and so many snapshots of this one."""
+        estimates, version = self.driver.scheduler._kappad.estimates, self.link.snapshot.version
+        self.block(_SETTLE_STEPS)
+        for _ in range(_SETTLE_STEPS):
+            if self.link.snapshot.version >= version + new_snapshots and not estimates.busy:
+                return
+            self.block(_SETTLE_STEPS // 10)
+        raise RuntimeError("the snapshots did not come, or their estimates do not end")
 
     def block(self, steps: int = _STEPS) -> list[Sample]:
         """Time the steps that admit nobody."""
@@ -157,7 +167,8 @@ def _phase(engine: Engine, sidecar: Sidecar, phase: str) -> list[Sample]:
     if phase == "frozen":
         os.kill(sidecar.pid, signal.SIGSTOP)
     try:
-        engine.block(_SETTLE_STEPS)
+        if phase != "moved":  # which keeps the estimates moving for ever
+            engine.settle(new_snapshots=0 if phase in {"idle", "frozen"} else 2)
         return engine.block()
     finally:
         os.kill(sidecar.pid, signal.SIGCONT)

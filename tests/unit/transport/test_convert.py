@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from sched_client.model import Features, KappaEntry, Key, Snapshot, invalid_reason
 from sched_client.transport import convert
+from sched_client.transport.packed import KeyPool
 from sched_client.transport.pacing import Pacer
 from tests.support.scripted_sidecar import delta, kappa, make_report, service, snapshot
 
 UNPACED = Pacer(60.0, 0.0)
+POOL = KeyPool(convert.MAX_KEYS)
 
 
 def _read(message: pb.WatchParametersResponse) -> Snapshot:
     UNPACED.begin()
-    return convert.read_snapshot(convert.open_envelope(message.SerializeToString()), UNPACED)
+    return convert.read_snapshot(convert.open_envelope(message.SerializeToString()), UNPACED, POOL)
 
 
 def test_what_is_read_is_valid_and_complete() -> None:
@@ -48,7 +50,7 @@ def test_a_change_gives_what_a_whole_state_would(numbers: list[int]) -> None:
     envelope = convert.open_envelope(change.SerializeToString())
     assert convert.base_version(envelope) == 1
     UNPACED.begin()
-    read = convert.read_delta(envelope, base, UNPACED)
+    read = convert.read_delta(envelope, base, UNPACED, POOL)
     expected = {Key("whisper", "transcribe", f"l{number}"): 3.0 for number in before}
     expected |= {Key("whisper", "transcribe", f"l{number}"): 1.0 + number for number in changed}
     expected[Key()] = 3.0
@@ -81,7 +83,7 @@ def test_a_long_snapshot_is_read_in_slices() -> None:
     pacer = Pacer(0.00015, 0.001, clock=clock, sleep=pauses.append)
     message = snapshot(1, *(kappa(f"l{number}") for number in range(1000)))
     pacer.begin()
-    convert.read_snapshot(convert.open_envelope(message.SerializeToString()), pacer)
+    convert.read_snapshot(convert.open_envelope(message.SerializeToString()), pacer, POOL)
     assert len(pauses) > 1000 / 12 / 3
 
 
@@ -91,7 +93,7 @@ def test_any_bytes_are_read_or_refused_with_a_named_error(data: bytes) -> None:
     try:
         envelope = convert.open_envelope(data)
         if envelope.is_snapshot:
-            convert.read_snapshot(envelope, UNPACED)
+            convert.read_snapshot(envelope, UNPACED, POOL)
         elif envelope.body is not None:
             convert.base_version(envelope)
     except (convert.UndecodableError, convert.InvalidSnapshotError):
