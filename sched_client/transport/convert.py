@@ -24,8 +24,8 @@ from sched_client.model import (
     invalid_entry_reason,
     invalid_frame_reason,
 )
-from sched_client.transport.packed import KeyPool, PackedKappas
 from sched_client.transport.pacing import Pacer
+from sched_client.transport.packed import KeyPool, PackedKappas
 from sched_client.transport.wire import Field, WireError, cuts, fields
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from sched_client.options import ClientOptions
 from sched_client.transport import convert
 from sched_client.transport.channel import Channel, code_of, describe, retry_delay_s
 from sched_client.transport.identity import Identity
-from sched_client.transport.packed import KeyPool, PackedKappas
 from sched_client.transport.pacing import Backoff, Pacer
+from sched_client.transport.packed import KeyPool, PackedKappas
 from sched_client.transport.state import MAX_REASON_LENGTH, LinkState, Position, Refusal, Timing
 
 _LOG: Final = logging.getLogger("kappad")
@@ -211,8 +211,8 @@ class Watcher:
         self._release(replaced)
 
     def _release(self, replaced: Snapshot) -> None:
-        # Freeing 5,000 entries at once would take the lock for long: by the time of the next publication the engine has
-        # let go of this snapshot, and its entries are freed here, in slices.
+        # Freeing 5,000 entries at once would take the lock for long: by the next publication the
+        # engine has let go of this snapshot, and its entries are freed here, in slices.
         old, self._retired = self._retired, replaced
         if old is None or not isinstance(old.kappas, PackedKappas):
             return

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sched_client.model import KappaEntry, Key
 from sched_client.transport import convert
-from sched_client.transport.packed import KeyPool, PackedKappas
 from sched_client.transport.pacing import Pacer
+from sched_client.transport.packed import KeyPool, PackedKappas
 from tests.support.scripted_sidecar import kappa, snapshot
 
 _FINITE = st.floats(allow_nan=False, allow_infinity=False)
