@@ -21,12 +21,11 @@ from sched_client.model import (
     ServiceTime,
     Settings,
     Snapshot,
-    invalid_entry_reason,
-    invalid_frame_reason,
 )
 from sched_client.transport.pacing import Pacer
 from sched_client.transport.packed import KeyPool, PackedKappas
 from sched_client.transport.wire import Field, WireError, cuts, fields
+from sched_client.validity import invalid_entry_reason, invalid_frame_reason
 
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer

@@ -18,10 +18,10 @@ from sched_client.model import (
     Settings,
     Snapshot,
     evaluate,
-    invalid_reason,
     policy_parameters,
     prior_snapshot,
 )
+from sched_client.validity import invalid_reason
 
 ENGLISH = Key("whisper", "transcribe", "en", timestamps=False)
 

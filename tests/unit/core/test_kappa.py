@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from estimator.core.config import CoreConfig
 from estimator.core.kappa import KappaTable
-from sched_client.model import GLOBAL_KEY, Key, Snapshot, invalid_reason
+from sched_client.model import GLOBAL_KEY, Key, Snapshot
+from sched_client.validity import invalid_reason
 from tests.support.completions import completion_of, speech
 
 EN = Key("default", "transcribe", "en", False)

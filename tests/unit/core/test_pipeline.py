@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from estimator.core.drift import DriftEvent
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Changes, CoreConfig, Pipeline
-from sched_client.model import GLOBAL_KEY, Key, Snapshot, invalid_reason
+from sched_client.model import GLOBAL_KEY, Key, Snapshot
+from sched_client.validity import invalid_reason
 from tests.support.completions import completion_of, speech
 
 EN = Key("default", "transcribe", "en", False)

@@ -12,7 +12,8 @@ from estimator.core.config import CoreConfig
 from estimator.core.observation import Completion
 from estimator.core.residence import ServiceFit
 from estimator.core.service_time import ServiceTable
-from sched_client.model import GLOBAL_KEY, KappaEntry, Snapshot, invalid_reason
+from sched_client.model import GLOBAL_KEY, KappaEntry, Snapshot
+from sched_client.validity import invalid_reason
 from tests.support.completions import completion_of
 
 OVERHEAD_S = 0.3

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
-from sched_client.model import Features, KappaEntry, Key, Snapshot, invalid_reason
+from sched_client.model import Features, KappaEntry, Key, Snapshot
 from sched_client.transport import convert
 from sched_client.transport.pacing import Pacer
 from sched_client.transport.packed import KeyPool
+from sched_client.validity import invalid_reason
 from tests.support.scripted_sidecar import delta, kappa, make_report, service, snapshot
 
 UNPACED = Pacer(60.0, 0.0)
