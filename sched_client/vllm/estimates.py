@@ -112,10 +112,13 @@ class Estimates:
             self._probe_again(self._unprobed.pop())
         if self._unlisted:
             self._unlisted = False
-            turns = {id(record): turn for turn, record in enumerate(self._pending)}
-            self._pending = [record for record in records() if record.key in self._moved]
+            # By identity, which all records of a key share: hashing keys took ten times as long.
+            moved = {id(self._keys[key]) for key in self._moved if key in self._keys}
+            waiting = {id(record): record for record in records()}
+            kept = [record for record in self._pending if waiting.pop(id(record), None)]
+            newly = [record for record in waiting.values() if id(record.key) in moved]
             # Taken from the end: who has been pending since an earlier move keeps its turn.
-            self._pending.sort(key=lambda record: turns.get(id(record), -1))
+            self._pending = newly + kept
         pending = self._pending
         while pending and clock() < until_s:
             revise(pending.pop())
