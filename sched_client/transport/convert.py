@@ -4,7 +4,6 @@ Long conversions go through a `Pacer`, so that the engine's thread is never kept
 interpreter's lock for longer than a slice.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
@@ -22,6 +21,7 @@ from sched_client.model import (
     Settings,
     Snapshot,
 )
+from sched_client.request_ids import HashKey, caller_part
 from sched_client.transport.pacing import Pacer
 from sched_client.transport.packed import KeyPool, PackedKappas
 from sched_client.transport.wire import Field, WireError, cuts, fields
@@ -36,7 +36,6 @@ _PIECE_BYTES: Final = 8192
 _STEP_KEYS: Final = 12
 # The sidecar caps its keys far below; beyond this a snapshot is refused.
 MAX_KEYS: Final = 50_000
-_HASH_BYTES: Final = 16
 # A caller's own words beyond the API's limit are left out, so that they cannot lose a completion.
 _MAX_LABEL_LENGTH: Final = 128
 
@@ -296,7 +295,7 @@ class CompletionWriter:
 
     def __init__(self, boot_id: str) -> None:
         self._boot_id = boot_id
-        self._hash_key = hashlib.blake2b(boot_id.encode(), person=b"kappad-ids").digest()
+        self._key = HashKey(boot_id)
 
     def write(self, report: CompletionReport) -> pb.Completion:
         """Build the message of one report; raise ValueError or TypeError for a bad value."""
@@ -332,12 +331,7 @@ class CompletionWriter:
         return message
 
     def _hash(self, text: str) -> str:
-        if not text:
-            return ""
-        digest = hashlib.blake2b(
-            text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES, key=self._hash_key
-        )
-        return digest.hexdigest()
+        return self._key.hash(caller_part(text))
 
 
 def mode_message(mode: Mode) -> pb.Mode:

@@ -14,6 +14,7 @@ from sched_client.model import (
     Features,
     RequestKind,
 )
+from sched_client.request_ids import MAX_ID_LENGTH
 from sched_client.vllm.hints import NO_HINTS, Hints, read_hints
 from sched_client.vllm.mel import mel_duration_s
 from sched_client.vllm.whisper_tokens import Vocabulary
@@ -199,8 +200,6 @@ class FeatureReader:
         return features
 
 
-# Callers choose most of an id. Beyond this it is cut where it is kept, and names no file.
-MAX_ID_LENGTH: Final = 256
 # Engine ids end in a dash and 8 hexadecimal digits; pieces of one file have a number before it.
 _HEX_SUFFIX: Final = 9
 

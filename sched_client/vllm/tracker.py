@@ -11,7 +11,8 @@ from typing import Any, Final
 from sched_client.completion import CompletionReport
 from sched_client.model import GLOBAL_KEY, Features
 from sched_client.policies.base import WaitingEntry
-from sched_client.vllm.features import MAX_ID_LENGTH, piece_prefix
+from sched_client.request_ids import MAX_ID_LENGTH
+from sched_client.vllm.features import piece_prefix
 from sched_client.vllm.hints import NO_HINTS
 
 # vLLM's names of finished states (v1/request.py). A detected repetition loop was cut, as a length
