@@ -50,6 +50,13 @@ class DriftKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DRIFT_KIND_KAPPA: _ClassVar[DriftKind]
     DRIFT_KIND_MIX: _ClassVar[DriftKind]
     DRIFT_KIND_SERVICE: _ClassVar[DriftKind]
+
+class Lesson(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LESSON_UNSPECIFIED: _ClassVar[Lesson]
+    LESSON_NONE: _ClassVar[Lesson]
+    LESSON_EXACT: _ClassVar[Lesson]
+    LESSON_LOWER_BOUND: _ClassVar[Lesson]
 MODE_UNSPECIFIED: Mode
 MODE_OFF: Mode
 MODE_SHADOW: Mode
@@ -76,6 +83,10 @@ DRIFT_KIND_UNSPECIFIED: DriftKind
 DRIFT_KIND_KAPPA: DriftKind
 DRIFT_KIND_MIX: DriftKind
 DRIFT_KIND_SERVICE: DriftKind
+LESSON_UNSPECIFIED: Lesson
+LESSON_NONE: Lesson
+LESSON_EXACT: Lesson
+LESSON_LOWER_BOUND: Lesson
 
 class BatchPredictRequest(_message.Message):
     __slots__ = ("inputs",)
@@ -132,12 +143,14 @@ class Prediction(_message.Message):
     def __init__(self, token_count: _Optional[float] = ..., token_count_p50: _Optional[float] = ..., token_count_p90: _Optional[float] = ..., token_count_p99: _Optional[float] = ..., service_seconds: _Optional[float] = ..., queue_id: _Optional[str] = ..., source: _Optional[_Union[PredictionSource, str]] = ...) -> None: ...
 
 class ReportCompletionsRequest(_message.Message):
-    __slots__ = ("client", "completions")
+    __slots__ = ("client", "completions", "running")
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
     client: ClientStatus
     completions: _containers.RepeatedCompositeFieldContainer[Completion]
-    def __init__(self, client: _Optional[_Union[ClientStatus, _Mapping]] = ..., completions: _Optional[_Iterable[_Union[Completion, _Mapping]]] = ...) -> None: ...
+    running: _containers.RepeatedCompositeFieldContainer[RunningRequest]
+    def __init__(self, client: _Optional[_Union[ClientStatus, _Mapping]] = ..., completions: _Optional[_Iterable[_Union[Completion, _Mapping]]] = ..., running: _Optional[_Iterable[_Union[RunningRequest, _Mapping]]] = ...) -> None: ...
 
 class ClientStatus(_message.Message):
     __slots__ = ("client_id", "model_id", "client_version", "engine_version", "applied_version", "applied_instance_id", "rejected_version", "reject_reason", "effective_mode", "mode_reason", "policy", "dropped_report_count", "failure_count", "waiting_count", "running_count", "admitted_count", "reordered_count")
@@ -230,6 +243,28 @@ class Completion(_message.Message):
     queue_id: str
     priority: int
     def __init__(self, completion_id: _Optional[str] = ..., model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., kind: _Optional[_Union[RequestKind, str]] = ..., audio_seconds: _Optional[float] = ..., duration_source: _Optional[str] = ..., prompt_token_count: _Optional[int] = ..., cached_prompt_token_count: _Optional[int] = ..., output_token_count: _Optional[int] = ..., max_token_count: _Optional[int] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., finish_unix_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., service_seconds: _Optional[float] = ..., mean_concurrency: _Optional[float] = ..., preemption_count: _Optional[int] = ..., predicted_token_count: _Optional[float] = ..., snapshot_version: _Optional[int] = ..., request_hash: _Optional[str] = ..., group_id: _Optional[str] = ..., request_type: _Optional[str] = ..., queue_id: _Optional[str] = ..., priority: _Optional[int] = ...) -> None: ...
+
+class RunningRequest(_message.Message):
+    __slots__ = ("request_hash", "model_id", "task", "language", "timestamps", "kind", "audio_seconds", "prompt_token_count", "output_token_count")
+    REQUEST_HASH_FIELD_NUMBER: _ClassVar[int]
+    MODEL_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    request_hash: str
+    model_id: str
+    task: str
+    language: str
+    timestamps: bool
+    kind: RequestKind
+    audio_seconds: float
+    prompt_token_count: int
+    output_token_count: int
+    def __init__(self, request_hash: _Optional[str] = ..., model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., kind: _Optional[_Union[RequestKind, str]] = ..., audio_seconds: _Optional[float] = ..., prompt_token_count: _Optional[int] = ..., output_token_count: _Optional[int] = ...) -> None: ...
 
 class ReportCompletionsResponse(_message.Message):
     __slots__ = ("accepted_count", "duplicate_count", "rejections", "snapshot_version")
@@ -543,6 +578,42 @@ class ListCompletionsResponse(_message.Message):
     next_page_token: str
     def __init__(self, completions: _Optional[_Iterable[_Union[Completion, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
+class ExplainRequestRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class ExplainRequestResponse(_message.Message):
+    __slots__ = ("explanations",)
+    EXPLANATIONS_FIELD_NUMBER: _ClassVar[int]
+    explanations: _containers.RepeatedCompositeFieldContainer[Explanation]
+    def __init__(self, explanations: _Optional[_Iterable[_Union[Explanation, _Mapping]]] = ...) -> None: ...
+
+class Explanation(_message.Message):
+    __slots__ = ("completion", "client_id", "lesson", "lesson_reason", "kappas", "prediction", "snapshot_version", "service", "drift_events", "service_taught")
+    COMPLETION_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    LESSON_FIELD_NUMBER: _ClassVar[int]
+    LESSON_REASON_FIELD_NUMBER: _ClassVar[int]
+    KAPPAS_FIELD_NUMBER: _ClassVar[int]
+    PREDICTION_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_TAUGHT_FIELD_NUMBER: _ClassVar[int]
+    completion: Completion
+    client_id: str
+    lesson: Lesson
+    lesson_reason: str
+    kappas: _containers.RepeatedCompositeFieldContainer[KappaEntry]
+    prediction: Prediction
+    snapshot_version: int
+    service: ServiceTime
+    drift_events: _containers.RepeatedCompositeFieldContainer[DriftEvent]
+    service_taught: bool
+    def __init__(self, completion: _Optional[_Union[Completion, _Mapping]] = ..., client_id: _Optional[str] = ..., lesson: _Optional[_Union[Lesson, str]] = ..., lesson_reason: _Optional[str] = ..., kappas: _Optional[_Iterable[_Union[KappaEntry, _Mapping]]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ..., snapshot_version: _Optional[int] = ..., service: _Optional[_Union[ServiceTime, _Mapping]] = ..., drift_events: _Optional[_Iterable[_Union[DriftEvent, _Mapping]]] = ..., service_taught: bool = ...) -> None: ...
+
 class SetModeRequest(_message.Message):
     __slots__ = ("mode", "reason", "request_id")
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -562,3 +633,33 @@ class SetModeResponse(_message.Message):
     previous_mode: Mode
     snapshot_version: int
     def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., previous_mode: _Optional[_Union[Mode, str]] = ..., snapshot_version: _Optional[int] = ...) -> None: ...
+
+class ExportStateRequest(_message.Message):
+    __slots__ = ("model_id",)
+    MODEL_ID_FIELD_NUMBER: _ClassVar[int]
+    model_id: str
+    def __init__(self, model_id: _Optional[str] = ...) -> None: ...
+
+class ExportStateResponse(_message.Message):
+    __slots__ = ("header", "chunk")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    header: StateHeader
+    chunk: bytes
+    def __init__(self, header: _Optional[_Union[StateHeader, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+
+class StateHeader(_message.Message):
+    __slots__ = ("schema_version", "learned_count", "key_count", "size_bytes", "server_version", "create_time")
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEARNED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    KEY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    schema_version: int
+    learned_count: int
+    key_count: int
+    size_bytes: int
+    server_version: str
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, schema_version: _Optional[int] = ..., learned_count: _Optional[int] = ..., key_count: _Optional[int] = ..., size_bytes: _Optional[int] = ..., server_version: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...

@@ -227,6 +227,11 @@ class InspectionServiceStub(object):
                 request_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListCompletionsRequest.SerializeToString,
                 response_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListCompletionsResponse.FromString,
                 _registered_method=True)
+        self.ExplainRequest = channel.unary_unary(
+                '/kappad.estimator.v1.InspectionService/ExplainRequest',
+                request_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExplainRequestRequest.SerializeToString,
+                response_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExplainRequestResponse.FromString,
+                _registered_method=True)
 
 
 class InspectionServiceServicer(object):
@@ -268,6 +273,13 @@ class InspectionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainRequest(self, request, context):
+        """Tells what became of one request, and what it taught. NOT_FOUND where none is retained.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InspectionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -295,6 +307,11 @@ def add_InspectionServiceServicer_to_server(servicer, server):
                     servicer.ListCompletions,
                     request_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListCompletionsRequest.FromString,
                     response_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListCompletionsResponse.SerializeToString,
+            ),
+            'ExplainRequest': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainRequest,
+                    request_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExplainRequestRequest.FromString,
+                    response_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExplainRequestResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -443,6 +460,33 @@ class InspectionService(object):
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def ExplainRequest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kappad.estimator.v1.InspectionService/ExplainRequest',
+            protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExplainRequestRequest.SerializeToString,
+            protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExplainRequestResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class AdminServiceStub(object):
     """The control plane: guarded and recorded.
@@ -459,6 +503,11 @@ class AdminServiceStub(object):
                 request_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.SetModeRequest.SerializeToString,
                 response_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.SetModeResponse.FromString,
                 _registered_method=True)
+        self.ExportState = channel.unary_stream(
+                '/kappad.estimator.v1.AdminService/ExportState',
+                request_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExportStateRequest.SerializeToString,
+                response_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExportStateResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -472,6 +521,13 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportState(self, request, context):
+        """Streams what was learned, for another sidecar to start from. Logged.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -479,6 +535,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.SetMode,
                     request_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.SetModeRequest.FromString,
                     response_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.SetModeResponse.SerializeToString,
+            ),
+            'ExportState': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportState,
+                    request_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExportStateRequest.FromString,
+                    response_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExportStateResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -509,6 +570,33 @@ class AdminService(object):
             '/kappad.estimator.v1.AdminService/SetMode',
             protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.SetModeRequest.SerializeToString,
             protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.SetModeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kappad.estimator.v1.AdminService/ExportState',
+            protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExportStateRequest.SerializeToString,
+            protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ExportStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,8 +4,8 @@ isort:skip_file
 The API of a kappad sidecar: estimates for speech-recognition requests, learned online.
 
 Conventions: an absent `optional` field means unknown; spans are Duration, instants are
-Timestamp. Rows that come by the thousand (Completion, PredictionInput, Prediction, KappaEntry
-and the snapshot's parts) carry plain doubles named `*_seconds` instead: a nested message for
+Timestamp. Rows that come by the thousand (Completion, RunningRequest, PredictionInput,
+Prediction, KappaEntry and the snapshot's parts) carry plain doubles named `*_seconds` instead: a nested message for
 each number doubles the cost of a batch in Python.
 """
 
@@ -147,6 +147,12 @@ class InspectionServiceStub:
     ]
     """Lists the stored completions, oldest first."""
 
+    ExplainRequest: grpc.UnaryUnaryMultiCallable[
+        protos.kappad.estimator.v1.estimator_pb2.ExplainRequestRequest,
+        protos.kappad.estimator.v1.estimator_pb2.ExplainRequestResponse,
+    ]
+    """Tells what became of one request, and what it taught. NOT_FOUND where none is retained."""
+
 class InspectionServiceAsyncStub:
     """The read side for operators: paged, changes nothing."""
 
@@ -179,6 +185,12 @@ class InspectionServiceAsyncStub:
         protos.kappad.estimator.v1.estimator_pb2.ListCompletionsResponse,
     ]
     """Lists the stored completions, oldest first."""
+
+    ExplainRequest: grpc.aio.UnaryUnaryMultiCallable[
+        protos.kappad.estimator.v1.estimator_pb2.ExplainRequestRequest,
+        protos.kappad.estimator.v1.estimator_pb2.ExplainRequestResponse,
+    ]
+    """Tells what became of one request, and what it taught. NOT_FOUND where none is retained."""
 
 class InspectionServiceServicer(metaclass=abc.ABCMeta):
     """The read side for operators: paged, changes nothing."""
@@ -223,6 +235,14 @@ class InspectionServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[protos.kappad.estimator.v1.estimator_pb2.ListCompletionsResponse, collections.abc.Awaitable[protos.kappad.estimator.v1.estimator_pb2.ListCompletionsResponse]]:
         """Lists the stored completions, oldest first."""
 
+    @abc.abstractmethod
+    def ExplainRequest(
+        self,
+        request: protos.kappad.estimator.v1.estimator_pb2.ExplainRequestRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[protos.kappad.estimator.v1.estimator_pb2.ExplainRequestResponse, collections.abc.Awaitable[protos.kappad.estimator.v1.estimator_pb2.ExplainRequestResponse]]:
+        """Tells what became of one request, and what it taught. NOT_FOUND where none is retained."""
+
 def add_InspectionServiceServicer_to_server(servicer: InspectionServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
 class AdminServiceStub:
@@ -235,6 +255,12 @@ class AdminServiceStub:
     ]
     """Switches every engine that follows this sidecar. Idempotent by request_id."""
 
+    ExportState: grpc.UnaryStreamMultiCallable[
+        protos.kappad.estimator.v1.estimator_pb2.ExportStateRequest,
+        protos.kappad.estimator.v1.estimator_pb2.ExportStateResponse,
+    ]
+    """Streams what was learned, for another sidecar to start from. Logged."""
+
 class AdminServiceAsyncStub:
     """The control plane: guarded and recorded."""
 
@@ -243,6 +269,12 @@ class AdminServiceAsyncStub:
         protos.kappad.estimator.v1.estimator_pb2.SetModeResponse,
     ]
     """Switches every engine that follows this sidecar. Idempotent by request_id."""
+
+    ExportState: grpc.aio.UnaryStreamMultiCallable[
+        protos.kappad.estimator.v1.estimator_pb2.ExportStateRequest,
+        protos.kappad.estimator.v1.estimator_pb2.ExportStateResponse,
+    ]
+    """Streams what was learned, for another sidecar to start from. Logged."""
 
 class AdminServiceServicer(metaclass=abc.ABCMeta):
     """The control plane: guarded and recorded."""
@@ -254,5 +286,13 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[protos.kappad.estimator.v1.estimator_pb2.SetModeResponse, collections.abc.Awaitable[protos.kappad.estimator.v1.estimator_pb2.SetModeResponse]]:
         """Switches every engine that follows this sidecar. Idempotent by request_id."""
+
+    @abc.abstractmethod
+    def ExportState(
+        self,
+        request: protos.kappad.estimator.v1.estimator_pb2.ExportStateRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[protos.kappad.estimator.v1.estimator_pb2.ExportStateResponse], collections.abc.AsyncIterator[protos.kappad.estimator.v1.estimator_pb2.ExportStateResponse]]:
+        """Streams what was learned, for another sidecar to start from. Logged."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
