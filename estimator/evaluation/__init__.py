@@ -1,0 +1,1 @@
+"""Measure how well learners predict, on traces, without a sidecar."""
