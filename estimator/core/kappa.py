@@ -321,11 +321,10 @@ class KappaTable:
         self._removed.clear()
         return changed, removed
 
-    def state(self) -> list[list[Any]]:
-        """Give every key's state, the least recently used first, the global key last.
+    def state(self, model: str = "") -> list[list[Any]]:
+        """Give every key's state (or a model's), least recently used first, the global key last.
 
-        JSON-serialisable (hence Any): the key's parts, the count, the regression, the quantiles,
-        and the watch or None.
+        JSON-serialisable (hence Any): key's parts, count, regression, quantiles, watch or None.
         """
         return [
             [
@@ -333,6 +332,7 @@ class KappaTable:
                 None if node.watch is None else node.watch.state(),
             ]
             for node in (*self._new.values(), *self._known.values(), self._root)
+            if not model or node.key.model in ("", model)
         ]  # fmt: skip
 
     def restore(self, rows: list[list[Any]]) -> None:

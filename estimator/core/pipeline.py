@@ -219,20 +219,26 @@ class Pipeline:
         """Give the newest numbers of the key, or of the nearest parent that answers for it."""
         return self._kappa.get(key).entry(self.config.min_samples)
 
-    def state(self) -> dict[str, Any]:
+    @property
+    def open_drifts(self) -> tuple[DriftEvent, ...]:
+        """Drift events that have not ended, the oldest first."""
+        return tuple(self._open.values())
+
+    def state(self, model: str = "") -> dict[str, Any]:
         """Give all that was learned, JSON-serialisable (hence Any).
 
-        What has been taken by `take_changes` is no part of it: a sidecar that starts tells its
-        clients everything.
+        ``model`` keeps what concerns this served model; empty keeps all. What has been taken by
+        `take_changes` is no part of it: a sidecar that starts tells its clients everything.
         """
         return {
             "schema": SCHEMA,
             "learned_count": self.learned_count,
-            "kappas": self._kappa.state(),
-            "services": dict(self._service.state()),
+            "kappas": self._kappa.state(model),
+            "services": dict(self._service.state(model)),
             "open_drifts": [
                 [list(on) if isinstance(on, Key) else on, asdict(event)]
                 for on, event in self._open.items()
+                if not model or event.model in ("", model)
             ],
         }
 

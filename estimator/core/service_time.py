@@ -93,9 +93,12 @@ class ServiceTable:
         self._dirty.clear()
         return changed
 
-    def state(self) -> Mapping[str, list[Any]]:
-        """Give every model's state as JSON (hence Any), the least recently used first."""
-        return {model: fit.state() for model, fit in self}
+    def state(self, model: str = "") -> Mapping[str, list[Any]]:
+        """Give every model's state as JSON (hence Any), the least recently used first.
+
+        ``model`` keeps this one's and the fallback's.
+        """
+        return {name: fit.state() for name, fit in self if not model or name in ("", model)}
 
     def restore(self, state: Mapping[str, list[Any]]) -> None:
         """Take on what `state` gave (JSON, hence Any)."""
