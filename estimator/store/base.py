@@ -6,7 +6,7 @@ Every method may be called from one thread at a time (the learner's). Methods ra
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from estimator.core.drift_event import DriftEvent
 from estimator.core.observation import Completion
@@ -18,6 +18,7 @@ __all__ = [
     "Checkpoint",
     "KappaPoint",
     "ModeChange",
+    "RequestName",
     "Store",
     "StoreError",
     "StoredCompletion",
@@ -32,12 +33,19 @@ class StoreError(Exception):
     """The store could not read or write; the message names the file and the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCompletion:
+class StoredCompletion(NamedTuple):
     """A completion with the row id that orders the history."""
 
     row_id: int
     completion: Completion
+
+
+class RequestName(NamedTuple):
+    """What tells one stored request from another; the hash is empty where none was sent."""
+
+    row_id: int
+    completion_id: str
+    request_hash: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +141,11 @@ class Store(Protocol):
 
     def find(self, completion_id: str) -> StoredCompletion | None:
         """Look one completion up by its id."""
+
+    def read_request_names(
+        self, *, before_row_id: int | None = None, limit: int = 1000
+    ) -> list[RequestName]:
+        """Give names newest first, at most ``limit``, with row ids below ``before_row_id``."""
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint; a bounded number of older ones stays readable."""

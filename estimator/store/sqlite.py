@@ -5,16 +5,18 @@ Owns the completions; `estimator.store.sqlite_history` owns the smaller tables, 
 """
 
 import contextlib
+import itertools
 import json
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, TypedDict, Unpack
 
 from estimator.core.observation import Completion
-from estimator.store.base import AppendResult, StoredCompletion, StoreError
+from estimator.store.base import AppendResult, RequestName, StoredCompletion, StoreError
 from estimator.store.sqlite_file import (
     StoreLock,
     Synchronous,
@@ -38,6 +40,7 @@ __all__ = ["SqliteStore", "StoreOptions", "open_store"]
 
 # Deleted beyond what came in, when the limit was lowered: about 10 ms an append.
 _CATCH_UP_ROWS: Final = 1024
+_finished_s_of: Final = attrgetter("finished_s")
 
 
 class StoreOptions(TypedDict, total=False):
@@ -190,15 +193,49 @@ class SqliteStore(SqliteHistory):
         with self._writing() as connection:
             # One in the future was made while our own clock ran ahead: it would refuse everything.
             horizon_s = self._horizon_s if self._horizon_s <= received_s else float("-inf")
-            result = self._classify(connection, completions, horizon_s)
-            rows = [encode(stored, self._labels, received_s) for stored in result.accepted]
-            connection.executemany(INSERT_COMPLETION, rows)
-            last = self._last + len(rows)
-            first = self._first_kept(last, len(rows))
+            result = self._insert(connection, completions, horizon_s, received_s)
+            n_new = len(result.accepted)
+            last = self._last + n_new
+            first = self._first_kept(last, n_new)
             if first > self._first:
                 horizon_s = self._trim(connection, first, horizon_s, received_s)
         self._first, self._last, self._horizon_s = first, last, horizon_s
         return result
+
+    def _insert(
+        self,
+        connection: sqlite3.Connection,
+        completions: Sequence[Completion],
+        horizon_s: float,
+        received_s: float,
+    ) -> AppendResult:
+        """Insert what is new; nearly always all is, so that is tried first.
+
+        The unique index looks each id up anyway; looking them up before, too, took a fifth of
+        the time of an append.
+        """
+        if min(map(_finished_s_of, completions)) > horizon_s:
+            all_new = tuple(map(StoredCompletion, itertools.count(self._last + 1), completions))
+            try:
+                self._insert_rows(connection, all_new, received_s)
+            except sqlite3.IntegrityError:
+                connection.execute("DELETE FROM completion WHERE row_id > ?", (self._last,))
+            else:
+                return AppendResult(accepted=all_new)
+        result = self._classify(connection, completions, horizon_s)
+        self._insert_rows(connection, result.accepted, received_s)
+        return result
+
+    def _insert_rows(
+        self,
+        connection: sqlite3.Connection,
+        rows: Sequence[StoredCompletion],
+        received_s: float,
+    ) -> None:
+        labels = self._labels
+        connection.executemany(
+            INSERT_COMPLETION, [encode(stored, labels, received_s) for stored in rows]
+        )
 
     def _classify(
         self,
@@ -263,6 +300,19 @@ class SqliteStore(SqliteHistory):
                 (after_row_id, limit),
             )
             return [decode(row, self._labels) for row in rows]
+
+    def read_request_names(
+        self, *, before_row_id: int | None = None, limit: int = 1000
+    ) -> list[RequestName]:
+        """Give names newest first, at most ``limit``, with row ids below ``before_row_id``."""
+        before = self._last + 1 if before_row_id is None else before_row_id
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT row_id, completion_id, request_hash FROM completion "
+                "WHERE row_id < ? ORDER BY row_id DESC LIMIT ?",
+                (before, limit),
+            )
+            return list(map(RequestName._make, rows))
 
     def find(self, completion_id: str) -> StoredCompletion | None:
         """Look one completion up by its id."""

@@ -10,6 +10,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any, Final
 
 from estimator.core.drift_event import DriftEvent
@@ -26,6 +27,10 @@ _DRIFT_COLUMNS: Final = (
 _MODE_COLUMNS: Final = "changed_s, mode, previous_mode, actor, reason, request_id"
 # A row that is above every real one: "from the newest on".
 _NO_BOUND: Final = 2**62
+
+_numbers_of: Final = attrgetter(
+    "recorded_s", "kappa_tokens_per_s", "intercept_tokens", "sample_count", "snapshot_version"
+)
 
 _KappaKey = tuple[Code, Code, Code, int | None]
 
@@ -125,22 +130,15 @@ class SqliteHistory(abc.ABC):
         """Record κ history; the oldest points of a full key go, then the oldest of all."""
         counts = self._n_points.copy()
         with self._writing() as connection:
-            for point in points:
-                key = self._key_of(point)
-                connection.execute(
-                    "INSERT INTO kappa_point (model, task, language, timestamps, recorded_s, "
-                    "kappa_tokens_per_s, intercept_tokens, sample_count, snapshot_version) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        *key,
-                        point.recorded_s,
-                        point.kappa_tokens_per_s,
-                        point.intercept_tokens,
-                        point.sample_count,
-                        point.snapshot_version,
-                    ),
-                )
-                counts[key] += 1
+            keys = list(map(self._key_of, points))
+            connection.executemany(
+                "INSERT INTO kappa_point (model, task, language, timestamps, recorded_s, "
+                "kappa_tokens_per_s, intercept_tokens, sample_count, snapshot_version) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*key, *_numbers_of(point)) for key, point in zip(keys, points, strict=True)],
+            )
+            counts.update(keys)
+            for key in dict.fromkeys(keys):
                 excess = counts[key] - self.max_kappa_points_per_key
                 if excess > 0:
                     self._delete_oldest_of_key(connection, key, excess)

@@ -8,7 +8,7 @@ import sqlite3
 from operator import attrgetter
 from typing import Any, Final
 
-from estimator.core.observation import Completion
+from estimator.core.observation import COMPLETION_FIELDS, completion_of
 from estimator.store.base import StoredCompletion
 
 __all__ = ["INSERT_COMPLETION", "SELECT_COMPLETION", "Labels", "decode", "encode"]
@@ -20,19 +20,17 @@ Code = int | str
 # MiB of memory when full, which is why it is not larger.
 MAX_LABELS: Final = 16_384
 
-_LABELLED: Final = (
-    "model", "task", "language", "kind", "duration_source", "finish_reason", "request_type",
-    "queue_id", "client_id",
+_LABELLED: Final = frozenset(
+    {
+        "model", "task", "language", "kind", "duration_source", "finish_reason", "request_type",
+        "queue_id", "client_id",
+    }
 )  # fmt: skip
-_PLAIN: Final = (
-    "timestamps", "audio_s", "prompt_tokens", "cached_prompt_tokens", "output_tokens",
-    "max_tokens", "finished_s", "wait_s", "service_s", "concurrency", "preemptions",
-    "predicted_tokens", "snapshot_version", "request_hash", "group_id", "priority",
-)  # fmt: skip
-_labelled_of: Final = attrgetter(*_LABELLED)
-_plain_of: Final = attrgetter(*_PLAIN)
-_STORED: Final = ("row_id", "completion_id", *_LABELLED, *_PLAIN)
-_FIRST_PLAIN: Final = 2 + len(_LABELLED)
+# A row is a completion's fields in their own order, between its id and its horizon.
+_STORED: Final = ("row_id", *COMPLETION_FIELDS)
+_LABELLED_AT: Final = tuple(at for at, name in enumerate(_STORED) if name in _LABELLED)
+_TIMESTAMPS_AT: Final = _STORED.index("timestamps")
+_fields_of: Final = attrgetter(*COMPLETION_FIELDS)
 
 # The names are constants of this module, nothing of a request is in the text.
 INSERT_COMPLETION: Final = (
@@ -91,24 +89,22 @@ class Labels(dict[str, Code]):
 
 
 # Any in the next two: values of mixed types, in the order of the columns.
-def encode(stored: StoredCompletion, labels: Labels, received_s: float) -> tuple[Any, ...]:
+def encode(stored: StoredCompletion, labels: Labels, received_s: float) -> list[Any]:
     """Lay a completion out for `INSERT_COMPLETION`."""
-    completion = stored.completion
-    finished_s = completion.finished_s
-    return (
-        stored.row_id,
-        completion.completion_id,
-        *[labels[name] for name in _labelled_of(completion)],
-        *_plain_of(completion),
-        received_s if finished_s > received_s else None,
-    )
+    row_id, completion = stored
+    values = [row_id, *_fields_of(completion), None]
+    for at in _LABELLED_AT:
+        values[at] = labels[values[at]]
+    if completion.finished_s > received_s:
+        values[-1] = received_s
+    return values
 
 
 def decode(row: tuple[Any, ...], labels: Labels) -> StoredCompletion:
     """Build the completion of a row of `SELECT_COMPLETION`."""
-    values = dict(zip(_STORED[_FIRST_PLAIN:], row[_FIRST_PLAIN:], strict=True))
-    for name, code in zip(_LABELLED, row[2:_FIRST_PLAIN], strict=True):
-        values[name] = labels.text(code)
-    if values["timestamps"] is not None:
-        values["timestamps"] = bool(values["timestamps"])
-    return StoredCompletion(row[0], Completion(completion_id=row[1], **values))
+    values = list(row)
+    for at in _LABELLED_AT:
+        values[at] = labels.text(values[at])
+    if values[_TIMESTAMPS_AT] is not None:
+        values[_TIMESTAMPS_AT] = bool(values[_TIMESTAMPS_AT])
+    return StoredCompletion(values[0], completion_of(*values[1:]))
