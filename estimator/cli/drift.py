@@ -39,7 +39,7 @@ def drift(
     with connect(target, timeout_s) as client:
         events = list(islice(client.drift_events(), limit))
     if as_json:
-        say_json({"drift_events": [_document(one) for one in events]})
+        say_json({"drift_events": [drift_document(one) for one in events]})
     elif not events:
         say("no drift detected")
     else:
@@ -49,11 +49,28 @@ def drift(
 
 def _row(event: "DriftEvent") -> tuple[object, ...]:
     key = Key(event.model, event.task, event.language, event.timestamps)
-    adapted = "lasts" if event.ended_s is None else f"{event.completions_to_adapt or 0:,}"
-    return (at(event.detected_s), event.kind, key_name(key), event.before, event.after, adapted)
+    return (
+        at(event.detected_s), event.kind, key_name(key), event.before, event.after, _adapted(event)
+    )  # fmt: skip
 
 
-def _document(event: "DriftEvent") -> dict[str, object]:
+def _adapted(event: "DriftEvent") -> str:
+    if event.ended_s is None:
+        return "lasts"
+    # A key that fell back to its parent takes its event with it.
+    count = event.completions_to_adapt
+    return "key forgotten" if count is None else f"{count:,}"
+
+
+def drift_sentence(event: "DriftEvent") -> str:
+    """Tell an event in one line."""
+    key = key_name(Key(event.model, event.task, event.language, event.timestamps))
+    change = f"{event.kind} of {key}: {event.before:.4g} to {event.after:.4g}"
+    return f"{at(event.detected_s)} {change}; adapted after completions: {_adapted(event)}"
+
+
+def drift_document(event: "DriftEvent") -> dict[str, object]:
+    """Give the fields of an event as JSON has them."""
     return {
         "event_id": event.event_id,
         "kind": event.kind,

@@ -1,4 +1,4 @@
-"""``kappad export``: the stored completions as a trace."""
+"""``kappad export``: the stored completions as a trace, or what was learned as a seed."""
 
 import gzip
 import io
@@ -37,16 +37,29 @@ def export(
         str,
         typer.Argument(metavar="FILE", help="Its ending tells the format; - for standard output."),
     ],
+    model: Annotated[
+        bool, typer.Option("--model", help="Write what was learned, as a seed (.json).")
+    ] = False,
+    served_model: Annotated[
+        str,
+        typer.Option(metavar="M", help="With --model: only what concerns this served model."),
+    ] = "",
     target: Target = DEFAULT_TARGET,
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Write the stored completions as a trace.
+    """Write the stored completions as a trace, or with --model what was learned.
 
-    The name ends in .csv, .csv.gz, .jsonl or .jsonl.gz; the file appears whole or not at all.
-    Standard output (-) gets CSV, or with --json JSON Lines.
+    A trace's name ends in .csv, .csv.gz, .jsonl or .jsonl.gz; the file appears whole or not at
+    all. Standard output (-) gets CSV, or with --json JSON Lines.
     Learning from an export in a fresh sidecar gives the same κ.
+    With --model FILE (.json, or -), `kappad serve --seed FILE` starts another sidecar from it.
     """
+    if model:
+        _export_seed(file, served_model, target=target, timeout_s=timeout_s, as_json=as_json)
+        return
+    if served_model:
+        raise CommandError("--served-model goes with --model; a trace holds all", EXIT_USAGE)
     from estimator.traces import TraceError, format_of, write_rows  # noqa: PLC0415 # light start
 
     with connect(target, timeout_s) as client:
@@ -65,6 +78,52 @@ def export(
         say_json({"file": file, "row_count": count})
     else:
         say(f"{printable(file)}: {count:,} completions")
+
+
+def _export_seed(
+    file: str, served_model: str, *, target: str, timeout_s: float, as_json: bool
+) -> None:
+    from estimator.runtime.seed import write_seed  # noqa: PLC0415 # light start
+
+    path = Path(file)
+    if file != "-" and path.suffix.lower() != ".json":
+        text = f"{printable(file)}: a seed is JSON; name it .json, or - for standard output"
+        raise CommandError(text, EXIT_USAGE)
+    with connect(target, timeout_s) as client:
+        state = client.export_state(served_model)
+
+    def write(out: IO[str]) -> None:
+        write_seed(
+            out,
+            state.text,
+            created_s=state.created_s,
+            kappad_version=state.server_version,
+            model=served_model,
+            learned_count=state.learned,
+            key_count=state.keys,
+        )
+
+    if file == "-":
+        write(sys.stdout)
+        return
+    with _replacing(path) as out:
+        write(out)
+    if as_json:
+        say_json(
+            {
+                "file": file,
+                "schema": state.schema,
+                "learned_count": state.learned,
+                "key_count": state.keys,
+                "model": served_model,
+                "kappad_version": state.server_version,
+                "created_unix_s": state.created_s,
+                "size_bytes": path.stat().st_size,
+            }
+        )
+    else:
+        keys = "key" if state.keys == 1 else "keys"
+        say(f"{printable(file)}: {state.keys:,} {keys} from {state.learned:,} completions")
 
 
 def _origin_s(client: "EstimatorClient") -> float:

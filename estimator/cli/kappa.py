@@ -58,7 +58,7 @@ def kappa(
     elif history:
         _show_history(points, as_json=as_json)
     elif as_json:
-        say_json({"kappas": [_entry_document(key, entry) for key, entry in kappas]})
+        say_json({"kappas": [entry_document(key, entry) for key, entry in kappas]})
     else:
         _show_table(kappas)
 
@@ -101,7 +101,8 @@ def key_document(key: Key) -> dict[str, object]:
     }
 
 
-def _entry_document(key: Key, entry: KappaEntry) -> dict[str, object]:
+def entry_document(key: Key, entry: KappaEntry) -> dict[str, object]:
+    """Give the fields of a key and its κ as JSON has them."""
     return {
         **key_document(key),
         "kappa_tokens_per_s": entry.kappa_tokens_per_s,

@@ -10,7 +10,19 @@ from typing import Final
 
 import typer
 
-from estimator.cli import demo, drift, evaluate, export, kappa, learn, mode, predict, serve, status
+from estimator.cli import (
+    demo,
+    drift,
+    evaluate,
+    explain,
+    export,
+    kappa,
+    learn,
+    mode,
+    predict,
+    serve,
+    status,
+)
 from estimator.cli.missing import is_ours, remedy
 from estimator.cli.terminal import (
     EXIT_BROKEN_PIPE,
@@ -39,7 +51,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (serve, predict, status, kappa, drift, learn, evaluate, export, demo):
+for _module in (serve, predict, status, kappa, drift, explain, learn, evaluate, export, demo):
     app.command()(getattr(_module, _module.__name__.rsplit(".", 1)[-1]))
 app.add_typer(mode.app, name="mode")
 

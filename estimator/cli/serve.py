@@ -34,6 +34,14 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    seed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="What `kappad export --model` wrote: an empty store starts from it.",
+            show_default=False,
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="TOML file with all settings.", show_default=False),
@@ -67,6 +75,7 @@ def serve(
         "listen": listen,
         "http": http,
         "state_dir": state_dir,
+        "seed": seed,
         "mode": mode,
         "log_format": log_format,
         "log_level": log_level,

@@ -4,10 +4,12 @@ from estimator.client.client import EstimatorClient
 from estimator.client.errors import ClientError
 from estimator.client.results import (
     EngineClient,
+    Explanation,
     ModeResult,
     PredictResult,
     RejectedRow,
     ReportResult,
+    StateResult,
     Status,
 )
 
@@ -15,9 +17,11 @@ __all__ = [
     "ClientError",
     "EngineClient",
     "EstimatorClient",
+    "Explanation",
     "ModeResult",
     "PredictResult",
     "RejectedRow",
     "ReportResult",
+    "StateResult",
     "Status",
 ]

@@ -12,13 +12,15 @@ from typing import Any, Final, Self, TypeVar
 
 import grpc
 
+from estimator.client.answers import engine_client, explanation, state_result
 from estimator.client.errors import ClientError, client_error, code_of, error_details
 from estimator.client.results import (
-    EngineClient,
+    Explanation,
     ModeResult,
     PredictResult,
     RejectedRow,
     ReportResult,
+    StateResult,
     Status,
 )
 from estimator.convert import (
@@ -217,7 +219,7 @@ class EstimatorClient:
             key_limit=answer.key_limit,
             open_drifts=answer.open_drift_count,
             store_error=answer.store_error,
-            clients=tuple(_engine_client(one) for one in answer.clients),
+            clients=tuple(map(engine_client, answer.clients)),
             services=tuple(service_from_proto(one) for one in answer.services),
         )
 
@@ -287,6 +289,56 @@ class EstimatorClient:
         except ConversionError as error:
             raise self._bad_answer(error) from error
 
+    def explain(self, request_id: str) -> tuple[Explanation, ...]:
+        """Tell what became of a request, newest first.
+
+        Parameters
+        ----------
+        request_id : str
+            A completion's id, or the request's as its caller or vLLM knows it.
+
+        Returns
+        -------
+        tuple of Explanation
+            At least one: the pieces of a file are requests of their own.
+
+        Raises
+        ------
+        ClientError
+            With the reason COMPLETION_NOT_FOUND where none is retained.
+        """
+        request = pb.ExplainRequestRequest(id=request_id)
+        answer = self._call(self._inspection.ExplainRequest, request)
+        try:
+            return tuple(map(explanation, answer.explanations))
+        except ConversionError as error:
+            raise self._bad_answer(error) from error
+
+    def export_state(self, model: str = "") -> StateResult:
+        """Give what was learned, for another sidecar to start from.
+
+        Parameters
+        ----------
+        model : str
+            Only what concerns this served model; empty means all.
+
+        Returns
+        -------
+        StateResult
+
+        Raises
+        ------
+        ClientError
+            The sidecar refuses, or cannot be reached.
+        """
+        request = pb.ExportStateRequest(model_id=model)
+        try:
+            return state_result(self._admin.ExportState(request, timeout=self.timeout_s))
+        except grpc.RpcError as error:
+            raise client_error(error, self.target, self.timeout_s) from error
+        except ConversionError as error:
+            raise self._bad_answer(error) from error
+
     # Any: each list call has types of its own, with the same three paging fields; protobuf
     # gives them no common class.
     def _listed(
@@ -339,32 +391,3 @@ class EstimatorClient:
 
 def _worth_retrying(error: grpc.RpcError) -> bool:
     return code_of(error) in _RETRIED
-
-
-def _engine_client(info: pb.ClientInfo) -> EngineClient:
-    status = info.status
-    try:
-        mode: Mode | None = mode_from_proto(status.effective_mode)
-    except ConversionError:
-        mode = None
-    return EngineClient(
-        client_id=status.client_id,
-        model=status.model_id,
-        client_version=status.client_version,
-        engine_version=status.engine_version,
-        applied_version=status.applied_version,
-        applied_instance_id=status.applied_instance_id,
-        rejected_version=status.rejected_version if status.HasField("rejected_version") else None,
-        reject_reason=status.reject_reason,
-        effective_mode=mode,
-        mode_reason=status.mode_reason,
-        policy=status.policy,
-        dropped_reports=status.dropped_report_count,
-        failures=status.failure_count,
-        waiting=status.waiting_count,
-        running=status.running_count,
-        admitted=status.admitted_count,
-        reordered=status.reordered_count,
-        reported_s=seconds_of(info.report_time),
-        watching=info.watching,
-    )

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from sched_client.model import Estimate, Mode, ServiceTime, Settings
+from estimator.core.drift_event import DriftEvent
+from estimator.core.lesson import Lesson
+from estimator.core.observation import Completion
+from sched_client.model import Estimate, KappaEntry, Key, Mode, ServiceTime, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,66 @@ class Status:
     store_error: str
     clients: tuple[EngineClient, ...]
     services: tuple[tuple[str, ServiceTime], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One completion beside what is known now.
+
+    Attributes
+    ----------
+    completion : Completion
+        As it was reported.
+    lesson : {"none", "exact", "lower_bound"}
+        What it told of κ.
+    lesson_reason : str
+        Why it taught no more than that; empty where it taught all it could.
+    service_taught : bool
+        Whether it told how long such a request takes.
+    kappas : tuple of (Key, KappaEntry)
+        The keys that it belongs to and that have a κ, the most particular first.
+    estimate : Estimate
+        What would be expected of the same request.
+    service : ServiceTime
+        Of its model.
+    drift_events : tuple of DriftEvent
+        Changes of its keys around its end, newest first.
+    """
+
+    completion: Completion
+    lesson: Lesson
+    lesson_reason: str
+    service_taught: bool
+    kappas: tuple[tuple[Key, KappaEntry], ...]
+    estimate: Estimate
+    service: ServiceTime
+    drift_events: tuple[DriftEvent, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateResult:
+    """What was learned, at one moment.
+
+    Attributes
+    ----------
+    schema : int
+        Version of its layout.
+    learned, keys : int
+        Completions behind it, and keys with a κ in it.
+    server_version : str
+        Of the sidecar that it came from.
+    created_s : float
+        Unix time.
+    text : str
+        JSON that sidecars of the same schema read.
+    """
+
+    schema: int
+    learned: int
+    keys: int
+    server_version: str
+    created_s: float
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

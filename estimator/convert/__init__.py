@@ -36,6 +36,8 @@ from estimator.convert.rows import (
 )
 from estimator.convert.scalars import (
     ConversionError,
+    lesson_from_proto,
+    lesson_to_proto,
     mode_from_proto,
     mode_to_proto,
     seconds_of,
@@ -61,6 +63,8 @@ __all__ = [
     "kappa_to_proto",
     "key_from_proto",
     "key_to_proto",
+    "lesson_from_proto",
+    "lesson_to_proto",
     "mode_from_proto",
     "mode_to_proto",
     "parameters_from_proto",

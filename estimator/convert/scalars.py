@@ -9,6 +9,7 @@ from typing import Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from estimator.core.drift_event import DriftKind
+from estimator.core.lesson import Lesson
 from estimator.core.observation import FinishReason
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from sched_client.model import Mode, OrderBy, RequestKind, Source
@@ -48,12 +49,18 @@ DRIFTS: Final[dict[pb.DriftKind, DriftKind]] = {
     pb.DRIFT_KIND_MIX: "mix",
     pb.DRIFT_KIND_SERVICE: "service",
 }
+LESSONS: Final[dict[pb.Lesson, Lesson]] = {
+    pb.LESSON_NONE: "none",
+    pb.LESSON_EXACT: "exact",
+    pb.LESSON_LOWER_BOUND: "lower_bound",
+}
 MODES_OUT: Final = {name: number for number, name in MODES.items()}
 ORDERS_OUT: Final = {name: number for number, name in ORDERS.items()}
 KINDS_OUT: Final = {name: number for number, name in KINDS.items()}
 FINISHES_OUT: Final = {name: number for number, name in FINISHES.items()}
 SOURCES_OUT: Final = {name: number for number, name in SOURCES.items()}
 DRIFTS_OUT: Final = {name: number for number, name in DRIFTS.items()}
+LESSONS_OUT: Final = {name: number for number, name in LESSONS.items()}
 
 
 class ConversionError(ValueError):
@@ -83,6 +90,23 @@ def mode_from_proto(mode: pb.Mode) -> Mode:
             message=f"mode is {int(mode)}; set MODE_OFF, MODE_SHADOW or MODE_ON",
         )
     return found
+
+
+def lesson_from_proto(lesson: pb.Lesson) -> Lesson:
+    """Give what a completion told; UNSPECIFIED and unknown values raise `ConversionError`."""
+    found = LESSONS.get(lesson)
+    if found is None:
+        raise ConversionError(
+            reason="LESSON_UNKNOWN",
+            field="lesson",
+            message=f"lesson is {int(lesson)}, which this version does not know; upgrade it",
+        )
+    return found
+
+
+def lesson_to_proto(lesson: Lesson) -> pb.Lesson:
+    """Give the enum value of what a completion told."""
+    return LESSONS_OUT[lesson]
 
 
 def mode_to_proto(mode: Mode) -> pb.Mode:

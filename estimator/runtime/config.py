@@ -47,6 +47,8 @@ class ServeConfig(BaseSettings):
         Whether an address beyond this machine is accepted. There is no authentication.
     state_dir : str
         Directory of the store, or ``:memory:``.
+    seed : str
+        File of ``kappad export --model`` that an empty store starts from; empty for none.
     mode, policy, order_by, phi, burst_requests, guard_s
         Initial `Settings`; a mode that was set at run time wins over ``mode``.
     prior_kappa : float
@@ -101,6 +103,7 @@ class ServeConfig(BaseSettings):
     http: str = ""
     allow_remote: bool = False
     state_dir: Annotated[str, Field(min_length=1)] = "/var/lib/kappad"
+    seed: str = ""
     mode: Mode = "shadow"
     policy: str = "sjf"
     order_by: OrderBy = "service"

@@ -11,6 +11,7 @@ __all__ = [
     "ExhaustedError",
     "FieldViolation",
     "InvalidRequestError",
+    "NotFoundError",
     "UnavailableError",
 ]
 
@@ -65,6 +66,12 @@ class InvalidRequestError(EstimatorError):
         field, description = violations[0]
         super().__init__(f"{field}: {description}", reason=reason, metadata={"field": field})
         self.violations = tuple(violations)
+
+
+class NotFoundError(EstimatorError):
+    """What was asked for is not there, or no longer."""
+
+    default_reason = "NOT_FOUND"
 
 
 class ExhaustedError(EstimatorError):

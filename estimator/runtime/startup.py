@@ -1,5 +1,7 @@
 """Puts the runtime together: store, state, first snapshot, learner."""
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from estimator.core.pipeline import CoreConfig, Pipeline
+from estimator.core.pipeline import SCHEMA, CoreConfig, Pipeline
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.learner import VERSION_BLOCK, Learner
 from estimator.runtime.publisher import Publisher
+from estimator.runtime.seed import SeedError, read_seed
 from estimator.runtime.store_worker import StoreWorker
 from estimator.store.base import Checkpoint, Store, StoreError
 from estimator.store.memory import MemoryStore
@@ -18,6 +21,7 @@ from estimator.store.sqlite import open_store
 from estimator.telemetry.logs import get_logger
 from estimator.telemetry.metrics import Metrics
 from sched_client.model import MODES, Mode, Settings, Snapshot
+from sched_client.validity import invalid_reason
 
 __all__ = ["build_learner", "create_store"]
 
@@ -89,15 +93,20 @@ async def build_learner(
     StoreError
         If the store cannot be read; it is closed then. One that cannot be written is no error:
         what was learned is served, and reports are refused until it can be.
+    SeedError
+        If there is nothing to go on from but a seed, and that cannot be used; the store is
+        closed then.
     """
     worker = StoreWorker(store, metrics)
     try:
         checkpoint = await worker.read(store.load_checkpoint)
         switches = await worker.read(lambda: store.list_mode_changes(limit=1))
-    except StoreError:
+        pipeline, learned_row_id = _restore(config, checkpoint)
+        if config.seed:
+            pipeline = await _seeded(config, worker, pipeline)
+    except (StoreError, SeedError):
         await worker.close()
         raise
-    pipeline, learned_row_id = _restore(config, checkpoint)
     settings = config.settings()
     if switches and switches[0].mode in MODES and switches[0].mode != settings.mode:
         settings = replace(settings, mode=switches[0].mode)
@@ -124,8 +133,12 @@ async def build_learner(
     return worker, learner
 
 
+def _core_config(config: ServeConfig) -> CoreConfig:
+    return CoreConfig(prior_kappa_tokens_per_s=config.prior_kappa, max_keys=config.key_limit)
+
+
 def _restore(config: ServeConfig, checkpoint: Checkpoint | None) -> tuple[Pipeline, int]:
-    core = CoreConfig(prior_kappa_tokens_per_s=config.prior_kappa, max_keys=config.key_limit)
+    core = _core_config(config)
     if checkpoint is None:
         return Pipeline(core), 0
     try:
@@ -133,6 +146,66 @@ def _restore(config: ServeConfig, checkpoint: Checkpoint | None) -> tuple[Pipeli
     except ValueError as error:
         _log.error("the checkpoint is not usable; all stored rows are replayed", error=str(error))
         return Pipeline(core), 0
+
+
+async def _seeded(config: ServeConfig, worker: StoreWorker, pipeline: Pipeline) -> Pipeline:
+    """Start from the seed where the store knows nothing; what it knows is nearer the truth."""
+    row_id = await worker.read(worker.store.last_row_id)
+    if row_id or pipeline.learned_count:
+        _log.info(
+            "the seed is not read: this store has learned already; an empty --state-dir starts "
+            "from it",
+            seed=config.seed,
+            learned=pipeline.learned_count,
+            completions=row_id,
+        )
+        return pipeline
+    # In a thread, as tests run a sidecar in their own loop; nothing is served yet.
+    seeded = await asyncio.to_thread(_from_seed, config)
+
+    def save() -> None:
+        for event in seeded.open_drifts:
+            worker.store.save_drift(event)
+
+    # A store that cannot be written is no error at the start, see `build_learner`.
+    with contextlib.suppress(StoreError):
+        await worker.write(save)
+    return seeded
+
+
+def _from_seed(config: ServeConfig) -> Pipeline:
+    seed = read_seed(config.seed)
+    schema = seed.state.get("schema")
+    if schema != SCHEMA:
+        by = f"kappad {seed.kappad_version}"
+        raise SeedError(
+            config.seed, f"its state, by {by}, has schema {schema!r}, this version reads {SCHEMA}"
+        )
+    try:
+        pipeline = Pipeline(_core_config(config), state=seed.state)
+        # What clients would refuse must not be served; the other parts are never refused.
+        probe = Snapshot(
+            version=1,
+            instance_id="seed",
+            created_s=0.0,
+            kappas=pipeline.kappas(),
+            services=pipeline.services(),
+        )
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        # What a state may hold is the core's; whatever is misshapen, it is the file's fault.
+        raise SeedError(config.seed, f"is damaged: {error}") from error
+    reason = invalid_reason(probe)
+    if reason is not None:
+        raise SeedError(config.seed, f"is damaged: {reason}")
+    _log.info(
+        "started from a seed",
+        seed=config.seed,
+        learned=seed.learned_count,
+        keys=pipeline.key_count,
+        created=seed.created,
+        kappad_version=seed.kappad_version,
+    )
+    return pipeline
 
 
 def _first_snapshot(

@@ -21,6 +21,7 @@ from estimator.runtime.errors import (
     EstimatorError,
     ExhaustedError,
     InvalidRequestError,
+    NotFoundError,
     UnavailableError,
 )
 from estimator.store.base import StoreError
@@ -34,6 +35,7 @@ _log = get_logger("rpc")
 
 _CODES: Final[tuple[tuple[type[EstimatorError], grpc.StatusCode, int], ...]] = (
     (InvalidRequestError, grpc.StatusCode.INVALID_ARGUMENT, code_pb2.INVALID_ARGUMENT),
+    (NotFoundError, grpc.StatusCode.NOT_FOUND, code_pb2.NOT_FOUND),
     (ExhaustedError, grpc.StatusCode.RESOURCE_EXHAUSTED, code_pb2.RESOURCE_EXHAUSTED),
     (UnavailableError, grpc.StatusCode.UNAVAILABLE, code_pb2.UNAVAILABLE),
 )

@@ -23,7 +23,8 @@ from estimator.runtime.errors import InvalidRequestError
 from estimator.runtime.learner import Learner
 from estimator.runtime.store_worker import StoreWorker
 from estimator.service.clients import ClientRegistry, KnownClient
-from estimator.service.limits import page_size_of
+from estimator.service.explain import Explainer
+from estimator.service.limits import check_explain_request, page_size_of
 from estimator.service.pages import Cursor, decode_token, encode_token, integer_of
 from estimator.store.base import StoreError
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
@@ -76,6 +77,7 @@ class InspectionService(pb_grpc.InspectionServiceServicer):
         self._config = config
         self._server_version = server_version
         self._rejected_count = rejected_count
+        self._explainer = Explainer(worker, retention_completions=config.retention_completions)
         self._start_time = timestamp_of(now_s())
         # Shown while the store cannot be read.
         self._stored_count = 0
@@ -186,6 +188,17 @@ class InspectionService(pb_grpc.InspectionServiceServicer):
         return pb.ListCompletionsResponse(
             completions=[completion_to_proto(row.completion) for row in rows[:size]],
             next_page_token=_next(arguments, [row.row_id for row in rows], size),
+        )
+
+    async def ExplainRequest(  # noqa: N802  # the API's name
+        self, request: pb.ExplainRequestRequest, context: _Context
+    ) -> pb.ExplainRequestResponse:
+        """Tell what became of one request."""
+        del context
+        check_explain_request(request)
+        snapshot = self._learner.publisher.snapshot
+        return pb.ExplainRequestResponse(
+            explanations=await self._explainer.explain(request.id, snapshot)
         )
 
 

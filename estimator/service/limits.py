@@ -11,6 +11,8 @@ from sched_client.model import Features
 __all__ = [
     "check_batch",
     "check_client",
+    "check_explain_request",
+    "check_export_request",
     "check_features",
     "check_mode_request",
     "check_watch",
@@ -19,6 +21,7 @@ __all__ = [
 
 MAX_TEXT_LENGTH: Final = 256
 MAX_WATCHED_MODELS: Final = 64
+MAX_ASKED_LENGTH: Final = 512
 DEFAULT_PAGE: Final = 100
 MAX_PAGE: Final = 1000
 _NAMES: Final = ("client_id", "model_id", "policy", "applied_instance_id")
@@ -85,6 +88,20 @@ def check_mode_request(request: pb.SetModeRequest) -> None:
         _too_long("request_id", request.request_id, MAX_NAME_LENGTH),
     ]
     _raise_if([item for item in found if item is not None])
+
+
+def check_explain_request(request: pb.ExplainRequestRequest) -> None:
+    """Refuse no name at all, and one that is longer than any that could be meant."""
+    if not request.id:
+        _raise_if([("id", "is empty; send X-Request-Id or a completion id")])
+    found = _too_long("id", request.id, MAX_ASKED_LENGTH)
+    _raise_if([] if found is None else [found])
+
+
+def check_export_request(request: pb.ExportStateRequest) -> None:
+    """Refuse a model's name that no model can have."""
+    found = _too_long("model_id", request.model_id, MAX_NAME_LENGTH)
+    _raise_if([] if found is None else [found])
 
 
 def check_features(rows: Sequence[Features]) -> None:

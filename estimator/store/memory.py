@@ -17,6 +17,7 @@ from estimator.store.base import (
     Checkpoint,
     KappaPoint,
     ModeChange,
+    RequestName,
     StoredCompletion,
     StoreError,
 )
@@ -141,6 +142,18 @@ class MemoryStore:
         self._check_open()
         row_id = self._row_of.get(completion_id)
         return None if row_id is None else self._rows[row_id]
+
+    def read_request_names(
+        self, *, before_row_id: int | None = None, limit: int = 1000
+    ) -> list[RequestName]:
+        """Give names newest first, at most ``limit``, with row ids below ``before_row_id``."""
+        self._check_open()
+        end = self._last + 1 if before_row_id is None else min(before_row_id, self._last + 1)
+        rows = (self._rows[row] for row in range(end - 1, max(self._first, end - limit) - 1, -1))
+        return [
+            RequestName(row.row_id, row.completion.completion_id, row.completion.request_hash)
+            for row in rows
+        ]
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint as JSON, as a file would."""

@@ -1,0 +1,71 @@
+"""What a completion tells of κ and of seconds, in words: for whoever asks about one request.
+
+The tables decide themselves; tests/unit/core/test_lesson.py holds the words to what they do.
+"""
+
+from typing import Final, Literal
+
+from estimator.core.observation import Completion
+
+__all__ = ["Lesson", "lesson_of", "teaches_service"]
+
+Lesson = Literal["none", "exact", "lower_bound"]
+
+_KINDS: Final = {
+    "detection": "a language detection is cut after one token",
+    "beam_step": "a step of a beam search is one token of another request",
+    "session": "a streaming session waits for its caller",
+}
+_FINISHES: Final = {
+    "error": "the engine failed, so that its tokens say nothing",
+    "aborted": "its caller left before the end",
+}
+
+
+def lesson_of(completion: Completion) -> tuple[Lesson, str]:
+    """Say what a completion tells of its key's κ.
+
+    Parameters
+    ----------
+    completion : Completion
+        Validated.
+
+    Returns
+    -------
+    lesson : {"none", "exact", "lower_bound"}
+        As `estimator.core.kappa.KappaTable.learn` takes it.
+    reason : str
+        Why it is not ``exact``; empty where it is.
+    """
+    obstacle = _obstacle_of(completion)
+    if obstacle:
+        return "none", obstacle
+    if completion.finish_reason == "length":
+        return "lower_bound", "cut at its limit: it counts only if that is more than was expected"
+    return "exact", ""
+
+
+def _obstacle_of(completion: Completion) -> str:
+    kind = completion.kind
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if (kind == "text") != (completion.task == "text"):
+        return f"its kind is {kind} and its task {completion.task}: no key counts both"
+    if kind == "transcription" and completion.audio_s is None:
+        return "the length of its audio is not known"
+    return _FINISHES.get(completion.finish_reason, "")
+
+
+def teaches_service(completion: Completion) -> bool:
+    """Say whether a completion tells how long such a request takes.
+
+    As `estimator.core.service_time.ServiceTable.learn` decides: finished, measured, of a kind
+    that works from its start to its end, and not preempted.
+    """
+    return (
+        completion.finish_reason in ("stop", "length")
+        and completion.kind in ("transcription", "text", "detection")
+        and completion.service_s > 0.0
+        and completion.concurrency > 0.0
+        and completion.preemptions == 0
+    )
