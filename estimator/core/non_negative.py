@@ -14,7 +14,7 @@ _N_SLOPES: Final = 4
 _MIN_VARIATION: Final = 1e-3
 
 
-def fit_non_negative(sums: Matrix, prior: Matrix, shrinkage: float) -> list[float]:
+def fit_non_negative(sums: Matrix, prior: Matrix, pull_ratio: float) -> list[float]:
     """Solve decayed normal equations for coefficients that are all ≥ 0.
 
     Parameters
@@ -23,8 +23,8 @@ def fit_non_negative(sums: Matrix, prior: Matrix, shrinkage: float) -> list[floa
         ΣwvvT over rows v = (1, four columns, target).
     prior : ndarray of float64, shape (5,)
         Coefficients that the slopes are held at, ≥ 0.
-    shrinkage : float
-        Completions that the prior counts for.
+    pull_ratio : float
+        Completions that the prior counts for, over those in the sums, > 0.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def fit_non_negative(sums: Matrix, prior: Matrix, shrinkage: float) -> list[floa
     centred = second - np.outer(means, means)
     squares = np.diagonal(second)[:_N_SLOPES]
     variances = np.maximum(np.diagonal(centred)[:_N_SLOPES], _MIN_VARIATION * squares)
-    penalty = shrinkage / weight * np.maximum(variances, np.finfo(np.float64).tiny)
+    penalty = pull_ratio * np.maximum(variances, np.finfo(np.float64).tiny)
     slopes = prior[1:].copy()
     free = list(range(_N_SLOPES))
     matrix, target = centred, _N_SLOPES

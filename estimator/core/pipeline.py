@@ -19,7 +19,7 @@ from sched_client.model import KappaEntry, Key, Partition, ServiceTime
 __all__ = ["Changes", "CoreConfig", "Pipeline"]
 
 # Raised with every change of what `Pipeline.state` holds.
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 # A key is watched from its so many-th completion: a language seen once needs no detector.
 _WATCH_AFTER: Final = 10
 _DEFAULT: Final = CoreConfig()
@@ -147,7 +147,8 @@ class Pipeline:
             change = fit.watch.update(sample)
             if change is not None:
                 if change.begun:
-                    fit.discount(self.config.drift_keep_ratio)
+                    factor = change.after / change.before
+                    fit.discount(self.config.drift_keep_ratio, factor)
                 key = Key(completion.model)
                 events.append(self._note("service", completion.model, key, change, completion))
 

@@ -10,8 +10,8 @@ from estimator.core.observation import Completion
 from estimator.core.residence import MIN_PER_TOKEN_S, ServiceFit
 from sched_client.model import ServiceTime
 
-# The fallback serves models without completions of their own: once it has so many, every fourth
-# teaches it enough.
+# The fallback serves models without completions of their own: of a model that has so many, every
+# fourth teaches it enough.
 _THIN_AFTER: Final = 64
 _THIN_BY: Final = 4
 # What counts as moved: 2 % of the cost of a mean request, 10 % of a mean.
@@ -67,15 +67,17 @@ class ServiceTable:
         self._dirty[""] = self._fallback
         tokens = float(completion.output_tokens)
         prompt = float(max(completion.prompt_tokens - completion.cached_prompt_tokens, 0))
+        thinned = fit.n_seen_ >= _THIN_AFTER and fit.n_seen_ % _THIN_BY
+        fallback = None if thinned else self._fallback
         if kind != "detection":
             fit.describe(tokens, prompt, completion.audio_s)
-            self._fallback.describe(tokens, prompt, completion.audio_s)
+            if fallback is not None:
+                fallback.describe(tokens, prompt, completion.audio_s)
         seconds, concurrency = completion.service_s, completion.concurrency
         if seconds <= 0.0 or concurrency <= 0.0 or completion.preemptions:
             return None
         concurrency = max(concurrency, 1.0)
-        fallback = self._fallback
-        if fallback.n_seen_ <= _THIN_AFTER or fallback.n_seen_ % _THIN_BY == 0:
+        if fallback is not None:
             fallback.learn(tokens, prompt, concurrency, seconds)
         return fit, fit.learn(tokens, prompt, concurrency, seconds)
 

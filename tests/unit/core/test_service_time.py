@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from estimator.core.config import CoreConfig
 from estimator.core.observation import Completion
-from estimator.core.residence import ServiceFit
 from estimator.core.service_time import ServiceTable
 from sched_client.model import GLOBAL_KEY, KappaEntry, Snapshot
 from sched_client.validity import invalid_reason
@@ -175,11 +174,11 @@ def test_state_round_trip_continues_alike() -> None:
 
 
 def test_a_damaged_state_is_refused() -> None:
-    fit = ServiceFit(None, CoreConfig())
-    state = fit.state()
-    state[10][0] = math.nan
+    table = table_of(served(50))
+    state = table.state()
+    state["default"][0][0] = math.nan
     with pytest.raises(ValueError, match="finite"):
-        fit.restore(state)
+        ServiceTable(CoreConfig()).restore(state)
 
 
 @settings(max_examples=50)
