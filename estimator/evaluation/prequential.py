@@ -102,7 +102,9 @@ def run(
                 crossing.update(_probe(subject, completion, result.hindsights[segment]))
             result.records.append(_record(subject, completion, segment))
             continue
-        raised = subject.learn(completion, stream.running_of(event) if event.running else ())
+        raised = subject.learn(
+            completion, stream.running_of(event) if subject.sees_running else ()
+        )
         result.events.extend(Raised(n_learned, one) for one in raised)
         n_learned += 1
         if not crossing.is_done:

@@ -26,6 +26,10 @@ class Prediction(NamedTuple):
 class Subject(Protocol):
     """What the prequential runner asks of whatever is evaluated."""
 
+    @property
+    def sees_running(self) -> bool:
+        """Whether `learn` reads what runs; looking it up costs more than most learners do."""
+
     def predict(self, completion: Completion) -> Prediction:
         """Predict from what is known of a request before it runs; never mutates."""
 
@@ -75,8 +79,7 @@ class LearnerSubject:
     def __init__(self, factory: Callable[[], Learner]) -> None:
         self.factory = factory
         self._learners: dict[Key, Learner] = {}
-        # Asked once: isinstance of a protocol takes longer than most learners do.
-        self._sees_running = isinstance(factory(), SeesRunning)
+        self.sees_running = isinstance(factory(), SeesRunning)
 
     def learner(self, key: Key) -> Learner:
         """Give the key's learner, a new one at first."""
@@ -92,7 +95,7 @@ class LearnerSubject:
     def learn(self, completion: Completion, running: Sequence[Running]) -> tuple[DriftEvent, ...]:
         """Teach the key's learner."""
         learner = self.learner(completion.key)
-        if self._sees_running:
+        if self.sees_running:
             cast("SeesRunning", learner).see_running(  # asked for in __init__
                 [
                     (size_of(one.completion), one.tokens)
@@ -125,6 +128,8 @@ class PipelineSubject:
     pipeline : Pipeline, optional
         One that has learned already.
     """
+
+    sees_running = False
 
     def __init__(
         self, config: CoreConfig | None = None, *, pipeline: Pipeline | None = None

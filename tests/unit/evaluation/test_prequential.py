@@ -38,6 +38,8 @@ def constant(name: str, kappa: int, n: int, language: str = "") -> Trace:
 class Recorder:
     """A subject that notes what it is asked and told."""
 
+    sees_running = True
+
     def __init__(self) -> None:
         self.log: list[tuple[str, str]] = []
         self.running: list[list[tuple[str, int]]] = []

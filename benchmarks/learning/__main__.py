@@ -1,0 +1,117 @@
+"""How well kappad learns, on the traces in ``benchmarks/traces``.
+
+The contest of learners; changes of κ, in trace order and as concurrent requests finish; drift
+events; coverage; spoilt completions; a new language. All through `estimator.evaluation`.
+
+Run: ``python -m benchmarks.learning [PART…]`` (all of it about 4 minutes of one core).
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from benchmarks.learning import adaptation, intervals, robustness, shrinkage
+from benchmarks.learning.material import speech
+from estimator.core.drift import load_detector
+from estimator.evaluation.scenarios import Trace
+
+Result = dict[str, Any]  # Any: JSON
+
+
+def _contest(traces: Sequence[Trace]) -> Result:
+    from benchmarks.learning import contest  # noqa: PLC0415 # the other parts need no candidates
+
+    table = contest.measure(traces)
+    return {"tables": {"contest": table}, **contest.over_told(table, contest.PIPELINE)}
+
+
+def _changes(traces: Sequence[Trace]) -> Result:
+    table = adaptation.measure_changes(traces)
+    trace, completion = (
+        table["pipeline, from x1.5"],
+        table["pipeline, from x1.5, completion order"],
+    )
+    ratios: Result = {}
+    for name in ("cross_p50", "stay_p50", "mae_first_100"):
+        own, reference = completion[name], trace[name]
+        ratios[f"{name}_completion_over_trace_order"] = (
+            own / reference if own is not None and reference else None
+        )
+    return {"tables": {"changes, language hidden": table}, **ratios}
+
+
+def _order(traces: Sequence[Trace]) -> Result:
+    table = adaptation.measure_order(traces)
+    return {
+        "tables": {"64 at once, by trace": table},
+        "mae_over_trace_order_worst": max(row["mae_over_trace_order"] for row in table.values()),
+        "bias_after_10_worst": max(abs(row["bias_after_10"]) for row in table.values()),
+    }
+
+
+def _file_order(traces: Sequence[Trace]) -> Result:
+    return {"tables": {"in the file's own order": adaptation.measure_file_order(traces)}}
+
+
+def _intervals(traces: Sequence[Trace]) -> Result:
+    table = intervals.measure(traces)
+    named = [table[trace.name] for trace in traces]
+    return {
+        "tables": {"coverage and width": table},
+        "p90_coverage_least": min(row["p90_coverage"] for row in table.values()),
+        "p90_coverage_most": max(row["p90_coverage"] for row in table.values()),
+        "p90_long_run_off_worst": max(abs(row["p90_coverage_long_run"] - 0.9) for row in named),
+    }
+
+
+def _robustness(traces: Sequence[Trace]) -> Result:
+    table = robustness.measure(traces)
+    return {
+        "tables": {"moves of κ, spoilt over clean": table},
+        "worst_absolute_move": max(row["worst_absolute_move"] for row in table.values()),
+        "flood": robustness.measure_flood(traces[0]),
+    }
+
+
+def _shrinkage(traces: Sequence[Trace]) -> Result:
+    table = shrinkage.measure(traces)
+    return {"tables": {"a new language": table}, **table["all"]}
+
+
+PARTS: Final[dict[str, Callable[[Sequence[Trace]], Result]]] = {
+    "contest": _contest,
+    "changes": _changes,
+    "detection": adaptation.measure_detection,
+    "completion_order": _order,
+    "file_order": _file_order,
+    "intervals": _intervals,
+    "robustness": _robustness,
+    "shrinkage": _shrinkage,
+}
+
+
+def main() -> None:
+    """Measure the parts that were asked for, all by default, and print JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    wanted = parser.parse_args().parts
+    unknown = set(wanted) - PARTS.keys()
+    if unknown:
+        parser.error(f"unknown part {', '.join(sorted(unknown))}")
+    traces = speech()
+    load_detector()  # river's import is no learner's time
+    result: Result = {}
+    for name, part in PARTS.items():
+        if wanted and name not in wanted:
+            continue
+        start = time.process_time()
+        result[name] = part(traces)
+        print(f"{name}: {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

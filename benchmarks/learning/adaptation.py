@@ -1,0 +1,178 @@
+"""The pipeline as it is shipped, through changes and in the order in which requests finish."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from benchmarks.learning.material import (
+    LARGE_CHANGE,
+    N_BEFORE,
+    Change,
+    changes,
+    finite,
+    quantiles,
+)
+from estimator.core.observation import Completion
+from estimator.evaluation import metrics
+from estimator.evaluation.prequential import Run, hindsight_of, kappa_at, run
+from estimator.evaluation.references import CumulativeLeastSquares, CumulativeRatio, ToldRatio
+from estimator.evaluation.scenarios import Trace, in_completion_order, in_trace_order, resampled
+from estimator.evaluation.subjects import LearnerSubject, PipelineSubject, Subject, size_of
+
+Figures = dict[str, float | None]
+
+N_SEEDS: Final = 8
+# Smaller ones are within the tolerance of ±10 % from the start.
+SMALL_CHANGE: Final = 1.15
+# Completions after a change over which the error is compared.
+N_ERROR: Final = 100
+N_SETTLE: Final = 100
+# Completions within which an event is promised, by the greater relative spread of the two.
+WITHIN: Final = (40, 80)
+NARROW: Final = 0.3
+N_STATIONARY: Final = 25_000
+N_COLD: Final = 10
+N_COLD_SEEDS: Final = 20
+_NORMAL: Final = 1.4826  # the median absolute deviation of a normal, to its standard deviation
+
+
+def relative_spread(trace: Trace) -> float:
+    """Give the robust standard deviation of tokens over their least-squares line."""
+    line = CumulativeLeastSquares()
+    for one in trace.completions:
+        line.learn_one({"size": size_of(one)}, float(one.output_tokens))
+    off = (
+        abs(one.output_tokens / max(line.predict_one({"size": size_of(one)}), 1.0) - 1.0)
+        for one in trace.completions
+    )
+    return _NORMAL * statistics.median(off)
+
+
+def _summary(runs: Sequence[Run]) -> Figures:
+    cross = quantiles(one.crossings[1].to_cross for one in runs)
+    stay = quantiles(one.crossings[1].to_stay for one in runs)
+    errors = (metrics.mae(one.records[N_BEFORE : N_BEFORE + N_ERROR]) for one in runs)
+    return {
+        "runs": len(runs),
+        "cross_p50": finite(cross[0]),
+        "cross_p90": finite(cross[1]),
+        "stay_p50": finite(stay[0]),
+        "stay_p90": finite(stay[1]),
+        "mae_first_100": statistics.fmean(errors),
+    }
+
+
+def _runs(among: Iterable[Change], make: Callable[[], Subject], order: str = "trace") -> list[Run]:
+    return [run(make(), change.stream(seed, order)) for change in among for seed in range(N_SEEDS)]
+
+
+def measure_changes(traces: Sequence[Trace]) -> dict[str, Figures]:
+    """Give completions to find a change, language hidden, for the pipeline and the references."""
+    every = list(changes(traces, SMALL_CHANGE))
+    large = [change for change in every if change.factor >= LARGE_CHANGE]
+    small = [change for change in every if change.factor < LARGE_CHANGE]
+    table: dict[str, Figures] = {}
+    makers: dict[str, Callable[[], Subject]] = {
+        "told": lambda: LearnerSubject(ToldRatio),
+        "pipeline": PipelineSubject,
+    }
+    for size, among in (("from x1.5", large), ("x1.15 to x1.5", small)):
+        for order in ("trace", "completion"):
+            for name, make in makers.items():
+                table[f"{name}, {size}, {order} order"] = _summary(_runs(among, make, order))
+    return table
+
+
+def measure_detection(traces: Sequence[Trace]) -> dict[str, float]:
+    """Give the share of large changes that raise an event in time, and events without a change."""
+    spread = {trace.name: relative_spread(trace) for trace in traces}
+    seen: dict[bool, list[int]] = {True: [], False: []}
+    early = 0
+    for change in changes(traces, LARGE_CHANGE):
+        narrow = max(spread[change.before.name], spread[change.after.name]) <= NARROW
+        for one in _runs([change], PipelineSubject):
+            positions = [
+                raised.position - N_BEFORE
+                for raised in one.events
+                if raised.event.kind == "kappa" and raised.event.ended_s is None
+            ]
+            early += sum(position < 0 for position in positions)
+            after = [position + 1 for position in positions if position >= 0]
+            seen[narrow].append(min(after, default=10**9))
+    false = n = 0
+    for trace in traces:
+        stream = in_trace_order([resampled(trace, 1, N_STATIONARY)])
+        n += len(stream.items)
+        false += _begun(run(PipelineSubject(), stream))
+    return {
+        f"reported_within_{WITHIN[0]}_ratio_narrow": _within(seen[True], WITHIN[0]),
+        f"reported_within_{WITHIN[1]}_ratio_wide": _within(seen[False], WITHIN[1]),
+        "changes_narrow": len(seen[True]),
+        "changes_wide": len(seen[False]),
+        "events_before_the_change": early,
+        "stationary_completions": n,
+        "stationary_false_events": false,
+        "stationary_false_events_per_200000": 200_000 * false / n,
+    }
+
+
+def _within(delays: Sequence[int], limit: int) -> float:
+    return sum(one <= limit for one in delays) / max(len(delays), 1)
+
+
+def _begun(one: Run) -> int:
+    return sum(raised.event.ended_s is None for raised in one.events)
+
+
+def _cold_bias(make: Callable[[], Subject], trace: Trace, *, concurrent: bool) -> float:
+    """Give the mean relative bias of κ after the first ten completions."""
+    known = hindsight_of(trace)
+    off: list[float] = []
+    for seed in range(N_COLD_SEEDS):
+        part = [resampled(trace, seed, 2 * 64)]
+        stream = in_completion_order(part) if concurrent else in_trace_order(part)
+        subject = make()
+
+        def look(n: int, completion: Completion, subject: Subject = subject) -> None:
+            if n == N_COLD:
+                off.append(kappa_at(subject, completion, known.mean_size) / known.kappa - 1.0)
+
+        run(subject, stream, on_learned=look)
+    return statistics.fmean(off)
+
+
+def measure_order(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
+    """Compare completion order with trace order, by trace: error, and κ after ten completions."""
+    table: dict[str, dict[str, float]] = {}
+    for trace in traces:
+        errors: dict[bool, list[float]] = {True: [], False: []}
+        for seed in range(N_SEEDS):
+            part = [resampled(trace, seed, 698)]
+            for concurrent, row in errors.items():
+                stream = in_completion_order(part) if concurrent else in_trace_order(part)
+                records = run(PipelineSubject(), stream).records
+                row.append(metrics.mae(metrics.scored(records[N_SETTLE:])))
+        table[trace.name] = {
+            "mae_over_trace_order": statistics.fmean(errors[True])
+            / statistics.fmean(errors[False]),
+            "bias_after_10": _cold_bias(PipelineSubject, trace, concurrent=True),
+            "bias_after_10_trace_order": _cold_bias(PipelineSubject, trace, concurrent=False),
+            "bias_after_10_of_ratio": _cold_bias(
+                lambda: LearnerSubject(CumulativeRatio), trace, concurrent=True
+            ),
+        }
+    return table
+
+
+def measure_file_order(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
+    """Run each file in its own order: where speakers change, so does κ."""
+    table = {}
+    for trace in traces:
+        one = run(PipelineSubject(), in_trace_order([trace]))
+        records = metrics.scored(one.records[N_SETTLE:])
+        table[trace.name] = {
+            "mae_over_oracle": metrics.mae(records) / metrics.oracle_mae(records),
+            "drift_events": _begun(one),
+            "relative_spread": relative_spread(trace),
+        }
+    return table
