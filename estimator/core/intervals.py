@@ -1,4 +1,8 @@
-"""Quantiles of actual over estimated tokens, followed one completion at a time."""
+"""Quantiles of actual over estimated tokens, followed one completion at a time.
+
+Owns the spread of the residuals of one key. Knows nothing of what estimated, so that any learner
+may stand before it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,13 +10,36 @@ from typing import Final, Self
 
 # Start: the ratios that `sched_client.model.KappaEntry` assumes before any data.
 PRIOR_RATIOS: Final = (1.0, 1.5, 2.5)
-# Steps in natural logarithms of the ratio. A rarer quantile needs a larger one, because its
-# downward steps are (1 - level) of it: 0.1 falls from 2.5 to 1.5 in about 500 completions.
-_STEPS: Final = (0.02, 0.05, 0.1)
-# The first steps are up to so many times larger, 1 + _WARM_UP / (n + 1) for the n-th.
-_WARM_UP: Final = 8.0
 # A ratio beyond e^±5 says the estimate was absurd, not how wide the interval must be.
 _MAX_LOG: Final = 5.0
+
+# Rates are 1/(n + the first number) for the n-th completion, down to 1/(the second). Tried on
+# eight traces, resampled, in file order, and after 34 changes of ×1.2 to ×1.9: a scale of 40 with
+# reaches of 300 is 0.5 % better while nothing changes, and up to 3 points off for the 200
+# completions after a change that also changes the spread.
+_CENTRE_RATE: Final = (8.0, 40.0)
+_REACH_90_RATE: Final = (40.0, 120.0)
+_REACH_99_RATE: Final = (30.0, 600.0)
+# Robbins & Monro's best gain is 1/(density at the quantile): for normal residuals, 4.2, 9.3 and
+# 62 scales at p50, p90 and p99.
+_CENTRE_STEP: Final = 4.2 * 0.5
+_REACH_90_GAIN: Final = 9.3
+_REACH_99_GAIN: Final = 62.0
+# What lies above the centre counts up to so many scales, what lies below at half its distance and
+# up to fewer: the lower tail (empty transcripts, short clips) is what differs between languages.
+# p90's distance is 3.1 to 3.3 mean upper deviations on all eight traces, and 1.3 to 1.55 mean
+# absolute ones; the upper half alone takes twice as many completions to follow a change.
+_MOST_ABOVE: Final = 5.3
+_MOST_BELOW: Final = 1.5
+_SHARE_BELOW: Final = 0.5
+# About p90's distance in scales (0.55 standard deviations of normal residuals): only a start.
+_PRIOR_REACH_90: Final = 2.2
+# Noise-free data would drive the scale to 0. A reach of 100 scales is a tail no p99 needs.
+_MIN_SCALE: Final = 1e-3
+_MAX_REACH: Final = 100.0
+
+_HIGH: Final = 0.9
+_HIGHEST: Final = 0.99
 
 
 class RatioQuantiles:
@@ -23,47 +50,90 @@ class RatioQuantiles:
     parent : RatioQuantiles, optional
         Where to start from; the prior ratios if there is none.
 
+    Attributes
+    ----------
+    n_seen_ : int
+        Residuals learned.
+    centre_ : float
+        p50 of the log ratio.
+    scale_ : float
+        How far log ratios lie from it, lately, > 0.
+    reach_90_, reach_99_ : float
+        Distances of p90 and p99 from the centre, in scales, ≥ 0 and not decreasing.
+
     Notes
     -----
-    Stochastic approximation of each quantile of the log ratio, ``q += γ (level - [r <= q])``: the
-    update of adaptive conformal inference, whose long-run coverage is the level whatever the
-    residuals do, at any constant γ. Crossing quantiles are pushed apart, never sorted.
+    Adaptive conformal inference on log ratios: p90 and p99 are moved by ``γ (level - [covered])``
+    for the interval that was given, so that their long-run coverage is the level whatever the
+    residuals do: the errors sum to what the level moved by, over γ, and that is bounded. They are
+    followed in units of a scale that adapts faster than they do: from read to spontaneous speech
+    the spread doubles, and p90 is hardly more or fewer scales away. γ falls as 1/n to a floor.
+    Crossing is impossible: the reaches are ordered, never the quantiles sorted. p50 is followed
+    likewise, in steps that are themselves a share of the scale.
+
+    Against following the log quantiles themselves at constant γ (eight traces): p90 2.5 % closer
+    to the mean and pinball loss 1.4 % lower at the same coverage.
 
     References
     ----------
     Gibbs & Candès (2021), Adaptive conformal inference under distribution shift, eq. 2.
+    Angelopoulos, Candès & Tibshirani (2023), Conformal PID control for time series prediction,
+    eq. 4 (quantile tracking; steps in units of the scores' size).
+    Angelopoulos, Barber & Bates (2024), Online conformal prediction with decaying step sizes.
     """
 
-    __slots__ = ("n_seen_", "q50_", "q90_", "q99_")
+    __slots__ = ("centre_", "n_seen_", "reach_90_", "reach_99_", "scale_")
 
     def __init__(self, parent: "RatioQuantiles | None" = None) -> None:
         self.n_seen_ = 0
-        if parent is None:
-            self.q50_, self.q90_, self.q99_ = map(math.log, PRIOR_RATIOS)
-        else:
-            self.q50_, self.q90_, self.q99_ = parent.q50_, parent.q90_, parent.q99_
+        p50, p90, p99 = map(math.log, PRIOR_RATIOS)
+        scale = (p90 - p50) / _PRIOR_REACH_90
+        self.centre_: float = parent.centre_ if parent else p50
+        self.scale_: float = parent.scale_ if parent else scale
+        self.reach_90_: float = parent.reach_90_ if parent else _PRIOR_REACH_90
+        self.reach_99_: float = parent.reach_99_ if parent else (p99 - p50) / scale
 
     def learn_one(self, log_ratio: float) -> None:
-        """Learn the natural logarithm of one actual over its estimate, finite."""
-        r = log_ratio
-        if not -_MAX_LOG <= r <= _MAX_LOG:
-            r = math.copysign(_MAX_LOG, r)
-        gain = 1.0 + _WARM_UP / (self.n_seen_ + 1.0)
-        self.n_seen_ += 1
-        step_50, step_90, step_99 = _STEPS
-        self.q50_ += gain * step_50 * (0.5 if r > self.q50_ else -0.5)
-        self.q90_ += gain * step_90 * (0.9 if r > self.q90_ else -0.1)
-        self.q99_ += gain * step_99 * (0.99 if r > self.q99_ else -0.01)
-        self.q90_ = max(self.q90_, self.q50_)
-        self.q99_ = max(self.q99_, self.q90_)
+        """Learn the natural logarithm of one actual over its estimate, not NaN."""
+        if not -_MAX_LOG <= log_ratio <= _MAX_LOG:
+            log_ratio = math.copysign(_MAX_LOG, log_ratio)
+        n, scale = self.n_seen_, self.scale_
+        self.n_seen_ = n + 1
+        rate, step_90, step_99 = _FLOORS if n >= _SETTLED else _steps(n)
+        distance = log_ratio - self.centre_
+        # All that follows judges the interval that was given, before any part of it moves.
+        if distance > self.reach_90_ * scale:
+            reach_90 = min(self.reach_90_ + step_90 * _HIGH, _MAX_REACH)
+        else:
+            reach_90 = max(self.reach_90_ - step_90 * (1.0 - _HIGH), 0.0)
+        if distance > self.reach_99_ * scale:
+            reach_99 = min(self.reach_99_ + step_99 * _HIGHEST, _MAX_REACH)
+        else:
+            reach_99 = self.reach_99_ - step_99 * (1.0 - _HIGHEST)
+        self.reach_90_ = reach_90
+        self.reach_99_ = max(reach_99, reach_90)
+        # p50's steps are the same on both sides, as its level is 1/2.
+        step = _CENTRE_STEP * rate * scale
+        if distance > 0.0:
+            self.centre_ = min(self.centre_ + step, _MAX_LOG)
+            size = min(distance, _MOST_ABOVE * scale)
+        else:
+            self.centre_ = max(self.centre_ - step, -_MAX_LOG)
+            size = _SHARE_BELOW * min(-distance, _MOST_BELOW * scale)
+        self.scale_ = max(scale + rate * (size - scale), _MIN_SCALE)
 
     def ratios(self) -> tuple[float, float, float]:
         """Give p50, p90 and p99 as ratios, > 0 and not decreasing."""
-        return math.exp(self.q50_), math.exp(self.q90_), math.exp(self.q99_)
+        centre, scale = self.centre_, self.scale_
+        return (
+            math.exp(centre),
+            math.exp(min(centre + scale * self.reach_90_, _MAX_LOG)),
+            math.exp(min(centre + scale * self.reach_99_, _MAX_LOG)),
+        )
 
     def state(self) -> list[float]:
         """Give what was learned, as numbers."""
-        return [self.n_seen_, self.q50_, self.q90_, self.q99_]
+        return [self.n_seen_, self.centre_, self.scale_, self.reach_90_, self.reach_99_]
 
     def restore(self, state: Sequence[float]) -> Self:
         """Take on what `state` gave; return self.
@@ -71,10 +141,33 @@ class RatioQuantiles:
         Raises
         ------
         ValueError
-            If the numbers are not finite and in order.
+            If the numbers are not this class's, not finite, or not in order.
         """
-        n_seen, q50, q90, q99 = state
-        if not (all(map(math.isfinite, state)) and q50 <= q90 <= q99):
-            raise ValueError(f"quantiles must be finite and ascending: {state}")
-        self.n_seen_, self.q50_, self.q90_, self.q99_ = int(n_seen), q50, q90, q99
+        if len(state) != _STATE_LENGTH or not all(map(math.isfinite, state)):
+            raise ValueError(f"quantiles have {_STATE_LENGTH} finite numbers: {state}")
+        n_seen, centre, scale, reach_90, reach_99 = state
+        in_order = 0.0 <= reach_90 <= reach_99 <= _MAX_REACH
+        if not (in_order and abs(centre) <= _MAX_LOG and scale >= _MIN_SCALE):
+            raise ValueError(f"quantiles must be bounded and ascending: {state}")
+        self.n_seen_, self.centre_, self.scale_ = int(n_seen), centre, scale
+        self.reach_90_, self.reach_99_ = reach_90, reach_99
         return self
+
+
+_STATE_LENGTH: Final = 5
+
+
+def _steps(n: int) -> tuple[float, float, float]:
+    """Give the rate of centre and scale and the steps of p90 and p99 after ``n`` residuals."""
+    return (
+        1.0 / min(n + _CENTRE_RATE[0], _CENTRE_RATE[1]),
+        _REACH_90_GAIN / min(n + _REACH_90_RATE[0], _REACH_90_RATE[1]),
+        _REACH_99_GAIN / min(n + _REACH_99_RATE[0], _REACH_99_RATE[1]),
+    )
+
+
+# From so many residuals on, all rates are at their floors.
+_SETTLED: Final = int(
+    max(last - first for first, last in (_CENTRE_RATE, _REACH_90_RATE, _REACH_99_RATE))
+)
+_FLOORS: Final = _steps(_SETTLED)
