@@ -5,70 +5,16 @@ Owns which keys exist, which completions teach them, and what of them has moved.
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from estimator.core.censored import YOUNG, Bound, Limits, impute
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample
-from estimator.core.intervals import RatioQuantiles
 from estimator.core.learner import AffineRegressor, Anchor
+from estimator.core.node import Node
 from estimator.core.observation import Completion
 from sched_client.model import GLOBAL_KEY, KappaEntry, Key
-
-# What counts as moved, for a client: DESIGN.md publishes κ by 1 %.
-_MOVED_RATIO: Final = 0.01
-# Quantiles wander by a few percent for ever; a client sorts by the estimate, not by them.
-_MOVED_QUANTILE_RATIO: Final = 0.05
-
-
-class Node:
-    """What is learned for one key."""
-
-    __slots__ = ("key", "n_seen", "parent", "published", "quantiles", "regressor", "watch")
-
-    def __init__(self, key: Key, parent: "Node | None", regressor: AffineRegressor) -> None:
-        self.key = key
-        self.parent = parent
-        self.regressor = regressor
-        self.quantiles: RatioQuantiles = RatioQuantiles(
-            parent.quantiles if parent is not None else None
-        )
-        self.n_seen = 0
-        self.watch: LevelWatch | None = None
-        self.published: KappaEntry | None = None
-
-    def entry(self, min_samples: int) -> KappaEntry:
-        """Build what a client is told of this key."""
-        p50, p90, p99 = self.quantiles.ratios()
-        return KappaEntry(
-            kappa_tokens_per_s=self.regressor.kappa_,
-            intercept_tokens=self.regressor.intercept_,
-            ratio_p50=p50,
-            ratio_p90=p90,
-            ratio_p99=p99,
-            sample_count=self.n_seen,
-            source="learned" if self.n_seen >= min_samples else "prior",
-        )
-
-    def has_moved(self, min_samples: int) -> bool:
-        """Say whether a client would act differently on what is known now."""
-        old = self.published
-        if old is None or (old.source == "prior" and self.n_seen >= min_samples):
-            return True
-        r = self.regressor
-        typical = max(abs(old.intercept_tokens + old.kappa_tokens_per_s * r.size_1_), 1.0)
-        slope = abs(r.kappa_ - old.kappa_tokens_per_s)
-        shift = abs(
-            r.intercept_ - old.intercept_tokens + (r.kappa_ - old.kappa_tokens_per_s) * r.size_1_
-        )
-        if slope > _MOVED_RATIO * old.kappa_tokens_per_s or shift > _MOVED_RATIO * typical:
-            return True
-        before = (old.ratio_p50, old.ratio_p90, old.ratio_p99)
-        return any(
-            abs(now - then) > _MOVED_QUANTILE_RATIO * then
-            for now, then in zip(self.quantiles.ratios(), before, strict=True)
-        )
-
 
 # A parent's sums take every completion; once it has so many, its line, spread and quantiles are
 # brought up to date with every so many-th only. They serve keys that have few completions of
@@ -134,6 +80,7 @@ class KappaTable:
         self._dirty: dict[Key, Node] = {GLOBAL_KEY: self._root}
         self._removed: set[Key] = set()
         self._evicted_while_open: list[Node] = []
+        self._bounded: list[Node] = []
 
     def __len__(self) -> int:
         return len(self._new) + len(self._known) + 1
@@ -158,20 +105,20 @@ class KappaTable:
 
         Notes
         -----
-        A ``length`` finish is a lower bound of what the request wanted: it is learned, at the
-        bound, only where that is more than was expected. A Tobit likelihood would use the rest
-        too, but Whisper's cap of 448 tokens is reached by repetition loops, seldom by speech.
+        A ``length`` finish and an aborted request are lower bounds of what was wanted: they are
+        learned as `estimator.core.censored.impute` has them, and are no completions of the key.
         """
         size = _size_of(completion)
         if size is None:
             return None
-        node = self._find(completion.key)
         y = float(completion.output_tokens)
+        if completion.finish_reason != "stop":
+            if y > 0.0:
+                self._learn_bound(completion.key, size, y)
+            return None
+        node = self._find(completion.key)
         regressor = node.regressor
         expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
-        if completion.finish_reason == "length" and y <= expected:
-            self._touch(node, taught=False)
-            return None
         known = (
             regressor.kappa_, regressor.intercept_, regressor.size_1_, regressor.size_2_,
             regressor.weight_ + regressor.pull_,
@@ -186,6 +133,41 @@ class KappaTable:
             slack = _SLACK_DEVIATIONS * error * regressor.temper.scale_
         y = expected if value is None else value
         return Lesson(node, Sample(y, expected, reference, deviation, slack, size, known))
+
+    def _learn_bound(self, key: Key, size: float, tokens: float) -> None:
+        """Put a bound beside the completions of the keys that there are; it makes none."""
+        text = key.task == "text"
+        members = (member for member in key.chain() if not text or member.task == "text")
+        chain = [node for member in members if (node := self._held(member)) is not None]
+        if chain:
+            self._touch(chain[0], taught=False)
+        limits = Limits(self.config.clip_deviations, self.config.gross_deviations)
+        for node in reversed(chain):
+            regressor = node.regressor
+            expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
+            imputed = impute(expected, regressor.temper.scale_, tokens, limits)
+            if imputed is not None:
+                weight = imputed.share * regressor.weight_of(size)
+                regressor.absorb(size, imputed.tokens, weight)
+                regressor.solve()
+                self._dirty[node.key] = node
+
+    def set_bounds(self, bounds: Mapping[Key, Sequence[Bound]]) -> None:
+        """Replace what runs now, by key, parents included; keys that are not held have no say."""
+        for node in self._bounded:
+            node.bounds = ()
+            if self._held(node.key) is node:
+                self._dirty[node.key] = node
+        self._bounded = []
+        for key, listed in bounds.items():
+            held = self._held(key)
+            if held is not None and held.n_seen <= YOUNG:
+                held.bounds = listed
+                self._bounded.append(held)
+                self._dirty[key] = held
+
+    def _held(self, key: Key) -> Node | None:
+        return self._root if key == GLOBAL_KEY else self._known.get(key) or self._new.get(key)
 
     def _teach(
         self, leaf: Node, size: float, y: float, value: float | None, weight: float
@@ -390,7 +372,7 @@ def _recall(known: Sequence[float], size: float) -> tuple[float, float]:
 
 def _size_of(completion: Completion) -> float | None:
     """Give what tokens are counted against, or None for what must not teach κ."""
-    if completion.finish_reason not in ("stop", "length"):
+    if completion.finish_reason == "error":
         return None
     # A text request among audio ones, or the reverse, is counted in another unit than its key.
     if completion.kind == "text":

@@ -4,7 +4,7 @@ Pure and deterministic: time is what completions carry, and the same completions
 give the same state, whether live, replayed, or replayed from a checkpoint.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from estimator.core.drift import Change, DriftEvent, DriftKind, Sample
 from estimator.core.kappa import KappaTable, Lesson
 from estimator.core.observation import Completion
 from estimator.core.residence import ServiceFit
+from estimator.core.running import Running, RunningTable
 from estimator.core.service_time import ServiceTable
 from sched_client.model import KappaEntry, Key, Partition, ServiceTime
 
@@ -82,6 +83,9 @@ class Pipeline:
         self._service = ServiceTable(config)
         # Events by what they were seen on: a key, or a model's name.
         self._open: dict[Key | str, DriftEvent] = {}
+        # Not saved: what runs is said again within seconds.
+        self._running = RunningTable()
+        self._bounded_version = 0
         if state is not None:
             self._restore(state)
 
@@ -109,6 +113,7 @@ class Pipeline:
             Those that begin (``ended_s`` is None) or end with it.
         """
         self.learned_count += 1
+        self._running.finish(completion.client_id, completion.request_hash)
         events: list[DriftEvent] = []
         lesson = self._kappa.learn(completion)
         if lesson is not None:
@@ -183,6 +188,36 @@ class Pipeline:
             ended_s=completion.finished_s,
         )
 
+    def note_running(self, client_id: str, running: Sequence[Running], now_s: float) -> None:
+        """Take the newest list of a client's running requests.
+
+        What is published takes them as lower bounds; what is learned, and saved, never does.
+
+        Parameters
+        ----------
+        client_id : str
+            Who says so; an empty list forgets it.
+        running : sequence of Running
+            At most `MAX_REPORTED`, in an order that says nothing of their tokens.
+        now_s : float
+            Seconds of a clock that does not jump back.
+        """
+        self._running.note(client_id, running, now_s)
+
+    def expire_running(self, now_s: float) -> bool:
+        """Forget the running requests of silent clients; say whether there were any."""
+        return self._running.expire(now_s)
+
+    @property
+    def running_count(self) -> int:
+        """Running requests that are taken into account."""
+        return len(self._running)
+
+    def _bound(self) -> None:
+        if self._bounded_version != self._running.version:
+            self._bounded_version = self._running.version
+            self._kappa.set_bounds(self._running.bounds())
+
     def take_changes(self) -> Changes:
         """Give what a client would act on that has moved since the last call.
 
@@ -195,6 +230,7 @@ class Pipeline:
         -----
         O(keys taught since the last call).
         """
+        self._bound()
         kappas, removed = self._kappa.take_changes()
         return Changes(kappas=kappas, removed=removed, services=self._service.take_changes())
 
@@ -206,6 +242,7 @@ class Pipeline:
         model : str
             Only this model's keys and the global one; empty means all.
         """
+        self._bound()
         return self._kappa.entries(model)
 
     def sample_counts(self) -> dict[Key, int]:
@@ -218,6 +255,7 @@ class Pipeline:
 
     def kappa_of(self, key: Key) -> KappaEntry:
         """Give the newest numbers of the key, or of the nearest parent that answers for it."""
+        self._bound()
         return self._kappa.get(key).entry(self.config.min_samples)
 
     @property

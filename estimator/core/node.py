@@ -1,0 +1,79 @@
+"""What is held for one key of κ, and what a client is told of it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from estimator.core.censored import Bound, Limits, Line, evidence_of, young_line
+from estimator.core.drift import LevelWatch
+from estimator.core.intervals import RatioQuantiles
+from estimator.core.learner import AffineRegressor
+from sched_client.model import KappaEntry, Key
+
+# What counts as moved, for a client: DESIGN.md publishes κ by 1 %.
+_MOVED_RATIO: Final = 0.01
+# Quantiles wander by a few percent for ever; a client sorts by the estimate, not by them.
+_MOVED_QUANTILE_RATIO: Final = 0.05
+
+
+class Node:
+    """What is learned for one key."""
+
+    __slots__ = (
+        "bounds", "key", "n_seen", "parent", "published", "quantiles", "regressor", "watch",
+    )  # fmt: skip
+
+    def __init__(self, key: Key, parent: "Node | None", regressor: AffineRegressor) -> None:
+        self.key = key
+        self.parent = parent
+        self.regressor = regressor
+        self.quantiles: RatioQuantiles = RatioQuantiles(
+            parent.quantiles if parent is not None else None
+        )
+        self.n_seen = 0
+        self.watch: LevelWatch | None = None
+        self.published: KappaEntry | None = None
+        # Of requests that run now; told anew after a restart, and no part of the state.
+        self.bounds: Sequence[Bound] = ()
+
+    def line(self) -> Line:
+        """Give the line learned, and what the requests that run say beside it."""
+        r = self.regressor
+        if not self.bounds:
+            return Line(r.kappa_, r.intercept_)
+        evidence = evidence_of(
+            r, weight=r.weight_, scale=r.temper.scale_, parent=r.parent, pull=r.pull_
+        )
+        limits = Limits(r.clip_deviations, r.gross_deviations)
+        return young_line(evidence, self.bounds, n_seen=self.n_seen, limits=limits)
+
+    def entry(self, min_samples: int) -> KappaEntry:
+        """Build what a client is told of this key."""
+        p50, p90, p99 = self.quantiles.ratios()
+        kappa, intercept = self.line()
+        return KappaEntry(
+            kappa_tokens_per_s=kappa,
+            intercept_tokens=intercept,
+            ratio_p50=p50,
+            ratio_p90=p90,
+            ratio_p99=p99,
+            sample_count=self.n_seen,
+            source="learned" if self.n_seen >= min_samples else "prior",
+        )
+
+    def has_moved(self, min_samples: int) -> bool:
+        """Say whether a client would act differently on what is known now."""
+        old = self.published
+        if old is None or (old.source == "prior" and self.n_seen >= min_samples):
+            return True
+        kappa, intercept = self.line()
+        size = self.regressor.size_1_
+        typical = max(abs(old.intercept_tokens + old.kappa_tokens_per_s * size), 1.0)
+        slope = abs(kappa - old.kappa_tokens_per_s)
+        shift = abs(intercept - old.intercept_tokens + (kappa - old.kappa_tokens_per_s) * size)
+        if slope > _MOVED_RATIO * old.kappa_tokens_per_s or shift > _MOVED_RATIO * typical:
+            return True
+        before = (old.ratio_p50, old.ratio_p90, old.ratio_p99)
+        return any(
+            abs(now - then) > _MOVED_QUANTILE_RATIO * then
+            for now, then in zip(self.quantiles.ratios(), before, strict=True)
+        )

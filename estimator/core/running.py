@@ -1,0 +1,145 @@
+"""Who runs now, as far as clients have said: lower bounds for keys that are young.
+
+Owns the bounded table. It is no part of what is learned: it is not saved, and a replay without it
+gives the same state. Time comes from outside.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from estimator.core.censored import Bound
+from sched_client.model import Key, RequestKind
+
+# Requests of one report, of all clients together, and for one key: a fit takes some 1 µs for each
+# of the last, three to five times. A key's first ones are kept, in the order of the report, which
+# must say nothing of how long they run.
+MAX_REPORTED: Final = 256
+_MAX_HELD: Final = 2048
+_MAX_OF_KEY: Final = 128
+# A client that is alive reports at least every 10 s while it runs something.
+SILENCE_S: Final = 30.0
+
+
+class Running(NamedTuple):
+    """One request that has not finished.
+
+    Attributes
+    ----------
+    key : Key
+        The key it will teach.
+    size : float
+        What its tokens are counted against: seconds of audio, or prompt tokens.
+    tokens : int
+        Output so far, ≥ 0.
+    request_hash : str
+        The hash that its completion will bear; empty if unknown.
+    """
+
+    key: Key
+    size: float
+    tokens: int
+    request_hash: str = ""
+
+
+def running_of(
+    key: Key,
+    kind: RequestKind,
+    *,
+    audio_s: float | None,
+    prompt_tokens: int,
+    tokens: int,
+    request_hash: str = "",
+) -> Running | None:
+    """Give what a running request is to κ, or None where its completion will teach nothing."""
+    if kind == "text":
+        if key.task != "text":
+            return None
+        return Running(key, float(prompt_tokens), tokens, request_hash)
+    if kind != "transcription" or key.task == "text" or audio_s is None:
+        return None
+    return Running(key, audio_s, tokens, request_hash)
+
+
+class _Client(NamedTuple):
+    running: dict[str | int, Running]
+    noted_s: float
+
+
+class RunningTable:
+    """The newest list of each client.
+
+    Attributes
+    ----------
+    version : int
+        Counts changes.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._clients: OrderedDict[str, _Client] = OrderedDict()
+        self._n_held = 0
+
+    def __len__(self) -> int:
+        return self._n_held
+
+    def note(self, client_id: str, running: Sequence[Running], now_s: float) -> None:
+        """Replace a client's list; an empty one forgets it.
+
+        Parameters
+        ----------
+        client_id : str
+            Who says so.
+        running : sequence of Running
+            At most `MAX_REPORTED` are kept.
+        now_s : float
+            Seconds of any clock that does not jump back.
+        """
+        self._forget(client_id)
+        listed = running[:MAX_REPORTED]
+        if listed:
+            # Those without a hash stay until the next list.
+            held = {one.request_hash or index: one for index, one in enumerate(listed)}
+            self._clients[client_id] = _Client(held, now_s)
+            self._n_held += len(held)
+            self.version += 1
+        while self._n_held > _MAX_HELD:
+            self._forget(next(iter(self._clients)))
+
+    def finish(self, client_id: str, request_hash: str) -> None:
+        """Forget a request whose completion has come."""
+        client = self._clients.get(client_id)
+        if client is not None and client.running.pop(request_hash, None) is not None:
+            self._n_held -= 1
+            self.version += 1
+
+    def expire(self, now_s: float) -> bool:
+        """Forget clients that have been silent for `SILENCE_S`; say whether there were any."""
+        before = self.version
+        while self._clients:
+            client_id, client = next(iter(self._clients.items()))
+            if now_s - client.noted_s < SILENCE_S:
+                break
+            self._forget(client_id)
+        return self.version != before
+
+    def bounds(self) -> dict[Key, list[Bound]]:
+        """Give the bounds of each key and of its parents, as completions teach them."""
+        table: dict[Key, list[Bound]] = {}
+        for client in self._clients.values():
+            for key, size, tokens, _ in client.running.values():
+                bound = Bound(size, float(tokens))
+                for member in key.chain():
+                    # Text requests are counted in another unit than the parents of their task.
+                    if key.task == "text" and member.task != "text":
+                        break
+                    listed = table.setdefault(member, [])
+                    if len(listed) < _MAX_OF_KEY:
+                        listed.append(bound)
+        return table
+
+    def _forget(self, client_id: str) -> None:
+        client = self._clients.pop(client_id, None)
+        if client is not None:
+            self._n_held -= len(client.running)
+            self.version += 1
