@@ -34,6 +34,7 @@ from estimator.convert.rows import (
     features_to_proto,
     fill_prediction,
 )
+from estimator.convert.running import running_from_proto
 from estimator.convert.scalars import (
     ConversionError,
     lesson_from_proto,
@@ -71,6 +72,7 @@ __all__ = [
     "parameters_to_proto",
     "partition_from_proto",
     "partition_to_proto",
+    "running_from_proto",
     "seconds_of",
     "service_from_proto",
     "service_to_proto",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from estimator.core.censored import Bound
+from estimator.core.observation import MAX_AUDIO_S, MAX_NAME_LENGTH, MAX_TOKENS
 from sched_client.model import Key, RequestKind
 
 # Requests of one report, of all clients together, and for one key: a fit takes some 1 µs for each
@@ -51,14 +52,40 @@ def running_of(
     tokens: int,
     request_hash: str = "",
 ) -> Running | None:
-    """Give what a running request is to κ, or None where its completion will teach nothing."""
+    """Give what a running request is to κ.
+
+    Parameters
+    ----------
+    key : Key
+        As in its completion.
+    kind : {"transcription", "detection", "beam_step", "session", "text"}
+        As in its completion.
+    audio_s : float or None
+        Seconds of audio.
+    prompt_tokens, tokens : int
+        Prompt, and output so far.
+    request_hash : str
+        As in its completion.
+
+    Returns
+    -------
+    Running or None
+        None where its completion will teach nothing, or where a value is outside the limits of
+        `estimator.core.observation`: it is a hint, and not worth an error.
+    """
+    if not (0 <= tokens <= MAX_TOKENS and 0 <= prompt_tokens <= MAX_TOKENS):
+        return None
+    names = (key.model, key.task, key.language, request_hash)
+    if max(map(len, names)) > MAX_NAME_LENGTH:
+        return None
     if kind == "text":
         if key.task != "text":
             return None
         return Running(key, float(prompt_tokens), tokens, request_hash)
     if kind != "transcription" or key.task == "text" or audio_s is None:
         return None
-    return Running(key, audio_s, tokens, request_hash)
+    # NaN fails the comparison.
+    return Running(key, audio_s, tokens, request_hash) if 0.0 < audio_s <= MAX_AUDIO_S else None
 
 
 class _Client(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Final
 from estimator.core.drift import load_detector
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
+from estimator.core.running import SILENCE_S, Running
 from estimator.runtime.backlog import Backlog, Report, ReportResult, acknowledge, refuse
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.errors import UnavailableError
@@ -126,6 +127,14 @@ class Learner:
         self._wake.set()
         return done
 
+    def note_running(self, client_id: str, running: Sequence[Running]) -> None:
+        """Take a client's newest list of running requests; nothing of it is stored."""
+        before = self.pipeline.running_count
+        self.pipeline.note_running(client_id, running, asyncio.get_running_loop().time())
+        if before or running:
+            self._dirty = True
+            self._wake.set()
+
     async def export_state(self, model: str = "") -> ExportedState:
         """Give the state between two completions (of one model); raises as `StateExports.ask`."""
         self._check_running()
@@ -202,6 +211,8 @@ class Learner:
             due.append(self._publishing.next_at)
         if self._recorder.held:
             due.append(asyncio.get_running_loop().time() + self._recorder.interval_s)
+        if self.pipeline.running_count:
+            due.append(asyncio.get_running_loop().time() + SILENCE_S)
         with contextlib.suppress(TimeoutError):
             earliest = min(due)
             async with asyncio.timeout_at(None if earliest == math.inf else earliest):
@@ -295,6 +306,8 @@ class Learner:
 
     def _publish_if_due(self) -> None:
         now = asyncio.get_running_loop().time()
+        if self.pipeline.expire_running(now):
+            self._dirty = True
         if not (self._dirty and self._may_publish and now >= self._publishing.next_at):
             return
         self._dirty = False

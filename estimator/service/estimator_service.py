@@ -12,8 +12,10 @@ from estimator.convert import (
     completion_from_proto,
     features_from_proto,
     fill_prediction,
+    running_from_proto,
 )
 from estimator.core.observation import Completion, violation_of
+from estimator.core.running import MAX_REPORTED
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.errors import ExhaustedError, UnavailableError
 from estimator.runtime.learner import Learner
@@ -98,8 +100,10 @@ class EstimatorService:
         check_batch(
             "completions", len(request.completions), least=0, most=self._config.batch_limit
         )
+        check_batch("running", len(request.running), least=0, most=MAX_REPORTED)
         check_client(request.client)
         self._clients.heard(request.client)
+        self._note_running(request)
         rows: list[Completion] = []
         indices: list[int] = []
         rejections: list[tuple[int, str, str]] = []
@@ -136,6 +140,13 @@ class EstimatorService:
             ],
             snapshot_version=self._publisher.snapshot.version,
         )
+
+    def _note_running(self, request: pb.ReportCompletionsRequest) -> None:
+        """Pass on a client's newest list; one that names none may still run what it named."""
+        client = request.client
+        if request.running or not client.running_count:
+            running = [one for one in map(running_from_proto, request.running) if one is not None]
+            self._learner.note_running(client.client_id, running)
 
     def _count(
         self, accepted: int, duplicates: int, rejections: list[tuple[int, str, str]]
