@@ -14,11 +14,11 @@ from estimator.cli.terminal import (
     Target,
     Timeout,
     at,
+    printable,
     say,
     say_json,
     warn,
 )
-from estimator.cli.terminal import printable as p
 from sched_client.model import KappaEntry, Key
 from sched_client.options import DEFAULT_TARGET
 
@@ -148,24 +148,27 @@ def _document(one: "Explanation") -> dict[str, object]:
 
 def _show(one: "Explanation") -> None:
     completion = one.completion
-    by = f" · {p(completion.client_id)}" if completion.client_id else ""
-    say(f"request   {p(completion.completion_id)}{by}")
+    by = f" · {completion.client_id}" if completion.client_id else ""
     kind = "" if completion.kind == "transcription" else f" · {completion.kind}"
-    say(f"ended     {at(completion.finished_s)} · {completion.finish_reason}{kind}")
-    say(f"key       {key_name(completion.key)}")
-    say(f"size      {_size(completion)}")
-    say(f"tokens    {_tokens(one)}")
-    say(f"time      {_time(one)}")
-    say(f"taught    {_taught(one)}")
-    say(f"now       {_now(one)}")
-    for event in one.drift_events:
-        say(f"drift     {drift_sentence(event)}")
+    lines = [
+        f"request   {completion.completion_id}{by}",
+        f"ended     {at(completion.finished_s)} · {completion.finish_reason}{kind}",
+        f"key       {key_name(completion.key)}",
+        f"size      {_size(completion)}",
+        f"tokens    {_tokens(one)}",
+        f"time      {_time(one)}",
+        f"taught    {_taught(one)}",
+        f"now       {_now(one)}",
+        *(f"drift     {drift_sentence(event)}" for event in one.drift_events),
+    ]
+    for line in lines:
+        say(printable(line))
 
 
 def _size(completion: "Completion") -> str:
     parts = []
     if completion.audio_s is not None:
-        parts.append(f"{completion.audio_s:.2f} s of audio ({p(completion.duration_source)})")
+        parts.append(f"{completion.audio_s:.2f} s of audio ({completion.duration_source})")
     elif completion.kind != "text":
         parts.append("audio of unknown length")
     if completion.prompt_tokens:
@@ -201,7 +204,7 @@ def _time(one: "Explanation") -> str:
     if completion.preemptions:
         text += f", preempted × {completion.preemptions}"
     if completion.queue_id:
-        text += f" · queue {p(completion.queue_id)}"
+        text += f" · queue {completion.queue_id}"
     if completion.priority:
         text += f" · priority {completion.priority}"
     return text

@@ -16,8 +16,8 @@ _KINDS: Final = {
     "beam_step": "a step of a beam search is one token of another request",
     "session": "a streaming session waits for its caller",
 }
-_FINISHES: Final = {
-    "error": "the engine failed, so that its tokens say nothing",
+_BOUNDS: Final = {
+    "length": "it was cut at its limit",
     "aborted": "its caller left before the end",
 }
 
@@ -40,9 +40,12 @@ def lesson_of(completion: Completion) -> tuple[Lesson, str]:
     obstacle = _obstacle_of(completion)
     if obstacle:
         return "none", obstacle
-    if completion.finish_reason == "length":
-        return "lower_bound", "cut at its limit: it counts only if that is more than was expected"
-    return "exact", ""
+    bound = _BOUNDS.get(completion.finish_reason)
+    if bound is None:
+        return "exact", ""
+    if completion.output_tokens == 0:
+        return "none", f"{bound}, before anything came"
+    return "lower_bound", bound
 
 
 def _obstacle_of(completion: Completion) -> str:
@@ -53,7 +56,9 @@ def _obstacle_of(completion: Completion) -> str:
         return f"its kind is {kind} and its task {completion.task}: no key counts both"
     if kind == "transcription" and completion.audio_s is None:
         return "the length of its audio is not known"
-    return _FINISHES.get(completion.finish_reason, "")
+    if completion.finish_reason == "error":
+        return "the engine failed, so that its tokens say nothing"
+    return ""
 
 
 def teaches_service(completion: Completion) -> bool:

@@ -117,6 +117,19 @@ class TestStore:
     def test_instance_ids_differ(self, make_store: Factory) -> None:
         assert make_store().instance_id != make_store().instance_id
 
+    def test_names_are_read_from_the_newest_on(self, make_store: Factory) -> None:
+        store = make_store(max_completions=8)
+        assert store.read_request_names() == []
+        store.append([completion(n, request_hash=f"h{n}" * (n % 2)) for n in range(10)])
+        names = store.read_request_names(limit=3)
+        assert [tuple(name) for name in names] == [
+            (10, "boot-9", "h9"), (9, "boot-8", ""), (8, "boot-7", "h7"),
+        ]  # fmt: skip
+        rest = store.read_request_names(before_row_id=8)
+        assert [name.row_id for name in rest] == [7, 6, 5, 4, 3]  # two were trimmed
+        assert store.read_request_names(before_row_id=3) == []
+        assert len(store.read_request_names(before_row_id=99)) == 8
+
     def test_every_field_comes_back(self, store: Store) -> None:
         store.append([FULL, Completion(completion_id="x", finished_s=1.0)])
         assert [row.completion for row in store.read()] == [
