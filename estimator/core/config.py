@@ -50,9 +50,9 @@ class CoreConfig:
     max_models : int
         Most models with a service time of their own.
     drift_threshold, drift_tolerance : float
-        Page-Hinkley's λ and δ, in robust deviations. On eight traces, shuffled so that nothing
-        changes, (12, 0.5) raised 1 event in 16,677 completions and saw English turn into French
-        after 24 (median); (18, 0.5) raised 0 and took 35, (12, 0.25) raised 14 and took 14.
+        Page-Hinkley's λ and δ, in standard deviations of a sum of four standardized completions
+        (`estimator.core.shift`). docs/drift.md has the curve of false events against delay that
+        the pair was chosen by, and ``python -m benchmarks.drift`` makes it.
     drift_keep_ratio : float
         Weight that the past keeps when a drift is detected, in (0, 1].
     service_forgetting : float
@@ -82,8 +82,8 @@ class CoreConfig:
     gross_deviations: float = 6.0
     max_keys: int = 20_000
     max_models: int = 64
-    drift_threshold: float = 12.0
-    drift_tolerance: float = 0.5
+    drift_threshold: float = 9.0
+    drift_tolerance: float = 0.6
     drift_keep_ratio: float = 0.1
     service_forgetting: float = 0.998
     service_shrinkage: float = 2.0

@@ -23,7 +23,16 @@ class DriftEvent:
     before, after : float
         The level before and after, over the same completions around the change: for ``kappa``
         tokens per second of audio, for ``service`` seconds per token; so both hold the share of
-        the intercept, without which a slope and an intercept could trade unseen.
+        the intercept, without which a slope and an intercept could trade unseen. For ``mix`` the
+        mean audio seconds, or a share in [0, 1], as ``detail`` says.
+    z : float
+        How sure: the difference of the two levels in its standard errors, as known at detection,
+        ≥ 0. Every event has about 4.5 or more; how often a stationary stream gets there is in
+        docs/drift.md. 0 where an older version did not say.
+    completions_to_detect : int
+        Completions of the key from the change, where the detector places it, to the detection.
+    detail : str
+        For ``mix``: what has moved; else empty.
     completions_to_adapt : int or None
         None until adapted.
     ended_s : float or None
@@ -39,5 +48,8 @@ class DriftEvent:
     detected_s: float
     before: float
     after: float
+    z: float = 0.0
+    completions_to_detect: int = 0
+    detail: str = ""
     completions_to_adapt: int | None = None
     ended_s: float | None = None

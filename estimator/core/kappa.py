@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from estimator.core.censored import YOUNG, Bound, Limits, impute
 from estimator.core.config import CoreConfig
-from estimator.core.drift import LevelWatch, Sample
+from estimator.core.drift import LevelWatch, Sample, kappa_watch
 from estimator.core.learner import AffineRegressor, Anchor
 from estimator.core.node import Node
 from estimator.core.observation import Completion
@@ -347,9 +347,7 @@ class KappaTable:
 
     def new_watch(self) -> LevelWatch:
         """Make a watch for a key's level."""
-        return LevelWatch(
-            threshold=self.config.drift_threshold, tolerance=self.config.drift_tolerance
-        )
+        return kappa_watch(self.config)
 
 
 def _depth(row: list[Any]) -> int:

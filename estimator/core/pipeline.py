@@ -5,13 +5,15 @@ give the same state, whether live, replayed, or replayed from a checkpoint.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from estimator.core.config import CoreConfig
-from estimator.core.drift import Change, DriftEvent, DriftKind, Sample
+from estimator.core.drift import DriftEvent, Sample, service_watch
 from estimator.core.kappa import KappaTable, Lesson
+from estimator.core.mix import MixTable
 from estimator.core.observation import Completion
+from estimator.core.open_drifts import OpenDrifts
 from estimator.core.residence import ServiceFit
 from estimator.core.running import Running, RunningTable
 from estimator.core.service_time import ServiceTable
@@ -81,8 +83,8 @@ class Pipeline:
         self.learned_count = 0
         self._kappa = KappaTable(config)
         self._service = ServiceTable(config)
-        # Events by what they were seen on: a key, or a model's name.
-        self._open: dict[Key | str, DriftEvent] = {}
+        self._mix = MixTable(config)
+        self._open = OpenDrifts()
         # Not saved: what runs is said again within seconds.
         self._running = RunningTable()
         self._bounded_version = 0
@@ -121,6 +123,7 @@ class Pipeline:
         taught = self._service.learn(completion)
         if taught is not None:
             self._watch_service(completion, *taught, events)
+        self._watch_mix(completion, events)
         return tuple(events)
 
     def _watch_kappa(
@@ -134,10 +137,11 @@ class Pipeline:
             if change is not None:
                 if change.begun:
                     node.regressor.discount(self.config.drift_keep_ratio)
-                events.append(self._note("kappa", node.key, node.key, change, completion))
-        events.extend(
-            self._end(gone.key, completion) for gone in self._kappa.take_evicted_while_open()
-        )
+                events.append(self._open.note("kappa", node.key, change, completion))
+        evicted = self._kappa.take_evicted_while_open()
+        if evicted:
+            keys = [gone.key for gone in evicted]
+            events += self._open.end_evicted("kappa", keys, completion)
 
     def _watch_service(
         self,
@@ -147,46 +151,25 @@ class Pipeline:
         events: list[DriftEvent],
     ) -> None:
         if fit.watch is None and fit.n_fit_ >= _WATCH_AFTER:
-            fit.watch = self._kappa.new_watch()
+            fit.watch = service_watch(self.config)
         if fit.watch is not None:
             change = fit.watch.update(sample)
             if change is not None:
                 if change.begun:
-                    factor = change.after / change.before
-                    fit.discount(self.config.drift_keep_ratio, factor)
+                    fit.discount(self.config.drift_keep_ratio, change.ratio)
                 key = Key(completion.model)
-                events.append(self._note("service", completion.model, key, change, completion))
+                events.append(self._open.note("service", key, change, completion))
+        evicted = self._service.take_evicted_while_open()
+        if evicted:
+            events += self._open.end_evicted("service", map(Key, evicted), completion)
 
-    def _note(
-        self, kind: DriftKind, on: Key | str, key: Key, change: Change, completion: Completion
-    ) -> DriftEvent:
-        if not change.begun:
-            return self._end(on, completion, change)
-        event = DriftEvent(
-            event_id=f"{kind}-{self.learned_count}",
-            kind=kind,
-            model=key.model,
-            task=key.task,
-            language=key.language,
-            timestamps=key.timestamps,
-            detected_s=completion.finished_s,
-            before=change.before,
-            after=change.after,
-        )
-        self._open[on] = event
-        return event
-
-    def _end(
-        self, on: Key | str, completion: Completion, change: Change | None = None
-    ) -> DriftEvent:
-        # An event whose key was evicted ends without having been adapted to.
-        event = self._open.pop(on)
-        return replace(
-            event,
-            after=event.after if change is None else change.after,
-            completions_to_adapt=None if change is None else change.completions,
-            ended_s=completion.finished_s,
-        )
+    def _watch_mix(self, completion: Completion, events: list[DriftEvent]) -> None:
+        change = self._mix.update(completion)
+        if change is not None:
+            events.append(self._open.note("mix", Key(completion.model), change, completion))
+        evicted = self._mix.take_evicted_while_open()
+        if evicted:
+            events += self._open.end_evicted("mix", map(Key, evicted), completion)
 
     def note_running(self, client_id: str, running: Sequence[Running], now_s: float) -> None:
         """Take the newest list of a client's running requests.
@@ -261,7 +244,7 @@ class Pipeline:
     @property
     def open_drifts(self) -> tuple[DriftEvent, ...]:
         """Drift events that have not ended, the oldest first."""
-        return tuple(self._open.values())
+        return tuple(self._open)
 
     def state(self, model: str = "") -> dict[str, Any]:
         """Give all that was learned, JSON-serialisable (hence Any).
@@ -274,11 +257,8 @@ class Pipeline:
             "learned_count": self.learned_count,
             "kappas": self._kappa.state(model),
             "services": dict(self._service.state(model)),
-            "open_drifts": [
-                [list(on) if isinstance(on, Key) else on, asdict(event)]
-                for on, event in self._open.items()
-                if not model or event.model in ("", model)
-            ],
+            "mix": self._mix.state(model),
+            "open_drifts": self._open.state(model),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
@@ -292,7 +272,7 @@ class Pipeline:
             self.learned_count = int(state["learned_count"])
             self._kappa.restore(state["kappas"])
             self._service.restore(state["services"])
-            for on, event in state["open_drifts"]:
-                self._open[on if isinstance(on, str) else Key(*on)] = DriftEvent(**event)
+            self._mix.restore(state["mix"])
+            self._open.restore(state["open_drifts"])
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"the state is damaged: {error!r}") from error

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from estimator.core.config import CoreConfig
-from estimator.core.drift import LevelWatch, Sample
+from estimator.core.drift import LevelWatch, Sample, service_watch
 from estimator.core.non_negative import fit_non_negative
 from estimator.core.octaves import N_OCTAVES, Octaves, octave_of
 from sched_client.model import ServiceTime
@@ -269,10 +269,7 @@ class ServiceFit:
         self.coef_ = self._known[:_N_LINES]
         self._octaves.restore(octaves)
         if watch is not None:
-            config = self.config
-            self.watch = LevelWatch(
-                threshold=config.drift_threshold, tolerance=config.drift_tolerance
-            ).restore(watch)
+            self.watch = service_watch(self.config).restore(watch)
         return self
 
 

@@ -33,6 +33,7 @@ class ServiceTable:
         self._fallback = ServiceFit(None, config)
         self._models: OrderedDict[str, ServiceFit] = OrderedDict()
         self._dirty: dict[str, ServiceFit] = {"": self._fallback}
+        self._evicted_while_open: list[str] = []
 
     def __len__(self) -> int:
         return len(self._models)
@@ -60,8 +61,10 @@ class ServiceTable:
         if fit is None:
             fit = self._models[model] = ServiceFit(self._fallback, self.config)
             if len(self._models) > self.config.max_models:
-                gone, _ = self._models.popitem(last=False)
+                gone, evicted = self._models.popitem(last=False)
                 self._dirty.pop(gone, None)
+                if evicted.watch is not None and evicted.watch.is_open:
+                    self._evicted_while_open.append(gone)
         self._models.move_to_end(model)
         self._dirty[model] = fit
         self._dirty[""] = self._fallback
@@ -84,6 +87,11 @@ class ServiceTable:
     def entries(self) -> dict[str, ServiceTime]:
         """Give the service time of every model and the fallback."""
         return {model: fit.entry() for model, fit in self}
+
+    def take_evicted_while_open(self) -> list[str]:
+        """Give the models that left with an open drift event since the last call."""
+        gone, self._evicted_while_open = self._evicted_while_open, []
+        return gone
 
     def take_changes(self) -> dict[str, ServiceTime]:
         """Give what a client would act on that has moved since the last call."""

@@ -250,8 +250,11 @@ def test_other_lengths_are_no_change_of_kappa(factor: float) -> None:
     pipeline = Pipeline()
     completions = list(speech(1_200, seed=3))
     assert learn(pipeline, completions[:600]) == []
+    events: list[DriftEvent] = []
     rng = random.Random(9)
     for i in range(600):
         audio_s = min(factor * rng.uniform(2.0, 9.0), 29.5)
         tokens = max(1, round((3.0 + 3.1 * audio_s) * rng.lognormvariate(0.0, 0.2)))
-        assert pipeline.learn_one(completion_of(600 + i, audio_s, tokens)) == ()
+        events += pipeline.learn_one(completion_of(600 + i, audio_s, tokens))
+    assert {(event.kind, event.detail) for event in events} == {("mix", "audio seconds")}
+    assert [event.ended_s is None for event in events] == [True, False]

@@ -1,0 +1,346 @@
+"""When the mix of a model's requests has changed: how long they are, which languages, which types.
+
+Owns the shares and lengths of one model's requests and their tests. Knows nothing of what is
+learned from them.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+from estimator.core.config import CoreConfig
+from estimator.core.drift import Change
+from estimator.core.observation import Completion
+from estimator.core.shift import Cusum, Shift, ShiftTest
+
+# Completions that a mix is learned from before it is tested, and after a change: it takes more
+# than a level, because shares are read off it.
+_SETTLE: Final = 64
+# Lengths spread by 0.5 to 1.1 in logarithms on eight traces; where all are alike (chunks of 30 s)
+# a tenth is what counts as a change.
+_LEAST_LENGTH_SCALE: Final = 0.1
+# A mean length that has moved by at most so much is no event.
+_LENGTH_TOLERANCE: Final = 0.1
+# Shares are tested by counts of so many completions.
+_BLOCK: Final = 8
+# The variance of such a count is taken to be at least so much: a rare name comes in bursts that a
+# normal threshold does not know.
+_LEAST_VARIANCE: Final = 1.0
+_COUNT_CLIP: Final = 3.0
+# Page-Hinkley's λ and δ for counts. Simulated binomial streams of shares from 2 to 80 % raised at
+# most 0.1 event in 200,000 completions; 80 to 20 % took 40, 10 to 40 % took 56 (medians).
+_SHARE_THRESHOLD: Final = 9.0
+_SHARE_TOLERANCE: Final = 0.75
+# A share that has moved by at most so much is no event.
+_SHARE_LEAST: Final = 0.05
+# Names with a test of their own, and the least share for one; the others share a test.
+_MAX_NAMES: Final = 7
+_LEAST_SHARE: Final = 0.03
+# Most names that are counted; further ones are of the others.
+_MAX_COUNTED: Final = 32
+_TINY: Final = 1e-12
+
+
+class ShareWatch:
+    """Tell when the share of any name in a stream of names has changed.
+
+    Attributes
+    ----------
+    shares_ : dict of str to float
+        Share of each name with a test of its own, once settled.
+    counts_ : dict of str to int
+        Names seen since the last start, or, once settled, those without a test of their own since
+        such names were last as frequent as ever.
+
+    Notes
+    -----
+    Counts of 8, standardized by the binomial variance of the reference share, each in a
+    Page-Hinkley test. A chi-square of all shares together would need its own null for each number
+    of names and each share; one threshold on PSI fires at any share that is small (RESEARCH.md).
+    """
+
+    __slots__ = ("_block", "_in_block", "_n", "_tests", "counts_", "shares_")
+
+    def __init__(self) -> None:
+        self.counts_: dict[str, int] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything."""
+        self._n = self._in_block = 0
+        self.counts_.clear()
+        self.shares_: dict[str, float] = {}
+        # By name; the last one, whose name is None, is of all others.
+        self._block: dict[str | None, int] = {}
+        self._tests: dict[str | None, Cusum] = {}
+
+    def update(self, name: str) -> tuple[Shift, str] | None:
+        """Take one name; give the shift of a share and the name whose it is, if there is one."""
+        n = self._n = self._n + 1
+        known = name in self.shares_
+        if not known and (name in self.counts_ or len(self.counts_) < _MAX_COUNTED):
+            self.counts_[name] = self.counts_.get(name, 0) + 1
+        if n <= _SETTLE:
+            if n == _SETTLE:
+                self._settle()
+            return None
+        self._block[name if known else None] += 1
+        self._in_block += 1
+        return None if self._in_block < _BLOCK else self._test()
+
+    def _settle(self) -> None:
+        frequent = sorted(self.counts_.items(), key=lambda item: (-item[1], item[0]))
+        self.shares_ = {
+            name: count / _SETTLE
+            for name, count in frequent[:_MAX_NAMES]
+            if count >= _LEAST_SHARE * _SETTLE
+        }
+        names: list[str | None] = [*self.shares_, None]
+        self._block = dict.fromkeys(names, 0)
+        self._tests = {name: _share_test() for name in names}
+        self.counts_.clear()
+
+    def _share(self, name: str | None) -> float:
+        if name is None:
+            return max(1.0 - sum(self.shares_.values()), 0.0)
+        return self.shares_[name]
+
+    def _test(self) -> tuple[Shift, str] | None:
+        found: list[tuple[Shift, str | None]] = []
+        for name, test in self._tests.items():
+            share, count = self._share(name), self._block[name]
+            deviation = _deviation_of(share)
+            z = (count - _BLOCK * share) / deviation
+            z = max(min(z, _COUNT_CLIP), -_COUNT_CLIP)
+            shift = test.update(z, _BLOCK, count, _BLOCK * share, _BLOCK)
+            if shift is not None:
+                before = min(max(shift.before + shift.mean * deviation / _BLOCK, 0.0), 1.0)
+                found.append((shift._replace(before=before), name))
+            elif name is None and test.evidence <= 0.0:
+                self.counts_.clear()
+            self._block[name] = 0
+        self._in_block = 0
+        if not found:
+            return None
+        # What has come says more than what has gone.
+        shift, name = max(found, key=lambda item: (item[0].after - item[0].before, item[1] or ""))
+        if name is None:
+            name = max(self.counts_, key=lambda other: (self.counts_[other], other), default="")
+        self.restart()
+        return shift, name
+
+    def state(self) -> list[Any]:
+        """Give what was learned as JSON (hence Any)."""
+        return [
+            self._n, self._in_block, self.counts_, self.shares_, list(self._block.values()),
+            [test.state() for test in self._tests.values()],
+        ]  # fmt: skip
+
+    def restore(self, state: Sequence[Any]) -> Self:
+        """Take on what `state` gave (JSON, hence Any); return self."""
+        self._n, self._in_block, counts, shares, block, tests = state
+        self.counts_, self.shares_ = dict(counts), dict(shares)
+        if tests:
+            names: list[str | None] = [*self.shares_, None]
+            self._block = dict(zip(names, block, strict=True))
+            self._tests = {
+                name: _share_test().restore(test) for name, test in zip(names, tests, strict=True)
+            }
+        return self
+
+
+def _share_test() -> Cusum:
+    return Cusum(threshold=_SHARE_THRESHOLD, tolerance=_SHARE_TOLERANCE, known=_SETTLE // _BLOCK)
+
+
+def _deviation_of(share: float) -> float:
+    return math.sqrt(max(_BLOCK * share * (1.0 - share), _LEAST_VARIANCE))
+
+
+def _moved(shift: Shift) -> float:
+    return abs(shift.after - shift.before)
+
+
+class MixWatch:
+    """Tell when the mix of one model's requests has changed.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        Threshold and tolerance for lengths.
+
+    Notes
+    -----
+    Lengths (logarithms of audio seconds), languages and request types are tested apart; the first
+    that has moved makes the event, and then all three begin again: one change, one event. It ends
+    when the new mix is known: after 64 completions, and more while it goes on moving.
+    """
+
+    __slots__ = ("_adapting", "_amount", "_before", "_moved", "_units", "_watches", "length")
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.length = ShiftTest(
+            threshold=config.drift_threshold,
+            tolerance=config.drift_tolerance,
+            least_scale=_LEAST_LENGTH_SCALE,
+            settle=_SETTLE,
+        )
+        self._watches = {"language": ShareWatch(), "request type": ShareWatch()}
+        # Of the event that is open: completions since its detection (-1 if there is none) and
+        # since anything moved, what moved, its level before, and the mean since.
+        self._adapting = -1
+        self._moved = ("", "")
+        self._before = self._amount = self._units = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a change was detected whose new mix is not known yet."""
+        return self._adapting >= 0
+
+    def update(self, audio_s: float | None, language: str, request_type: str) -> Change | None:
+        """Take one request.
+
+        Parameters
+        ----------
+        audio_s : float or None
+            Seconds of audio, > 0; None if there is none, and no language either.
+        language, request_type : str
+            Names.
+
+        Returns
+        -------
+        Change or None
+            One that begins or ends with it.
+        """
+        names = {"request type": request_type}
+        found: tuple[Shift, str, str] | None = None
+        if audio_s is not None:
+            names["language"] = language
+            shift = self.length.update(math.log(audio_s), audio_s, 1.0)
+            if shift is not None and _moved(shift) > _LENGTH_TOLERANCE * shift.before:
+                found = shift, "audio seconds", ""
+        for what, name in names.items():
+            moved = self._watches[what].update(name)
+            if moved is not None and found is None and _moved(moved[0]) > _SHARE_LEAST:
+                found = moved[0], what, moved[1]
+        if self._adapting >= 0:
+            return self._follow(audio_s, names, moved=found is not None)
+        if found is None:
+            return None
+        shift, *moved_what = found
+        self._restart()
+        self._adapting = 0
+        self._moved = (moved_what[0], moved_what[1])
+        self._before = shift.before
+        return Change(
+            begun=True,
+            before=shift.before,
+            after=shift.after,
+            completions=shift.completions,
+            z=abs(shift.z),
+            detail=self._describe(),
+        )
+
+    def _describe(self) -> str:
+        what, name = self._moved
+        return what if what == "audio seconds" else f"share of {what} {name or 'unknown'}"
+
+    def _restart(self) -> None:
+        self.length.restart()
+        for watch in self._watches.values():
+            watch.restart()
+        self._amount = self._units = 0.0
+
+    def _follow(
+        self, audio_s: float | None, names: dict[str, str], *, moved: bool
+    ) -> Change | None:
+        self._adapting += 1
+        if moved:
+            self._restart()
+        what, name = self._moved
+        if what == "audio seconds":
+            if audio_s is not None:
+                self._amount += audio_s
+                self._units += 1.0
+        elif what in names:
+            self._amount += names[what] == name
+            self._units += 1.0
+        if self._units < _SETTLE:
+            return None
+        completions, self._adapting = self._adapting, -1
+        return Change(
+            begun=False,
+            before=self._before,
+            after=self._amount / max(self._units, _TINY),
+            completions=completions,
+            detail=self._describe(),
+        )
+
+    def state(self) -> list[Any]:
+        """Give what was learned as JSON (hence Any)."""
+        return [
+            self._adapting, self._moved, self._before, self._amount, self._units,
+            self.length.state(), [watch.state() for watch in self._watches.values()],
+        ]  # fmt: skip
+
+    def restore(self, state: Sequence[Any]) -> Self:
+        """Take on what `state` gave (JSON, hence Any); return self."""
+        self._adapting, moved, self._before, self._amount, self._units, length, watches = state
+        self._moved = (moved[0], moved[1])
+        self.length.restore(length)
+        for watch, row in zip(self._watches.values(), watches, strict=True):
+            watch.restore(row)
+        return self
+
+
+class MixTable:
+    """A `MixWatch` for each model, the least recently used ones dropped beyond ``max_models``."""
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        self._models: OrderedDict[str, MixWatch] = OrderedDict()
+        self._evicted_while_open: list[str] = []
+
+    def update(self, completion: Completion) -> Change | None:
+        """Take one completion; give the change that begins or ends with it, if any.
+
+        Notes
+        -----
+        Whole requests only: beam steps and language detections are parts of one.
+        """
+        kind = completion.kind
+        if kind not in ("transcription", "text") or completion.finish_reason == "error":
+            return None
+        model = completion.model
+        watch = self._models.get(model)
+        if watch is None:
+            watch = self._models[model] = MixWatch(self.config)
+            if len(self._models) > self.config.max_models:
+                gone, evicted = self._models.popitem(last=False)
+                if evicted.is_open:
+                    self._evicted_while_open.append(gone)
+        else:
+            self._models.move_to_end(model)
+        audio_s = completion.audio_s if kind == "transcription" else None
+        if audio_s is not None and audio_s <= 0.0:
+            audio_s = None
+        return watch.update(audio_s, completion.language, completion.request_type or kind)
+
+    def take_evicted_while_open(self) -> list[str]:
+        """Give the models that left with an open event since the last call."""
+        gone, self._evicted_while_open = self._evicted_while_open, []
+        return gone
+
+    def state(self, model: str = "") -> list[list[Any]]:
+        """Give every model's state (or one's) as JSON (hence Any), least recently used first."""
+        return [
+            [name, watch.state()]
+            for name, watch in self._models.items()
+            if not model or name == model
+        ]
+
+    def restore(self, state: Sequence[Sequence[Any]]) -> None:
+        """Take on what `state` gave (JSON, hence Any)."""
+        for model, row in state:
+            self._models[model] = MixWatch(self.config).restore(row)
