@@ -1,0 +1,101 @@
+"""Keeps κ's history and the drift events: what is only looked at, beside what is learned from."""
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from estimator.core.drift_event import DriftEvent
+from estimator.runtime.delta import SnapshotDelta
+from estimator.runtime.kappa_history import KappaHistory
+from estimator.runtime.store_worker import StoreWorker
+from estimator.store.base import StoreError
+from estimator.telemetry.logs import get_logger
+from estimator.telemetry.metrics import Metrics
+from sched_client.model import Snapshot
+
+__all__ = ["Recorder"]
+
+_log = get_logger("learner")
+
+
+class Recorder:
+    """Collects between two steps of the learner, and writes.
+
+    Parameters
+    ----------
+    worker : StoreWorker
+        The store.
+    metrics : Metrics
+        Counts events.
+    interval_s : float
+        Least seconds between two points of one key, > 0.
+    """
+
+    def __init__(self, worker: StoreWorker, metrics: Metrics, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self._worker = worker
+        self._metrics = metrics
+        self._history = KappaHistory(interval_s)
+        self._published: list[SnapshotDelta] = []
+        self._events: list[DriftEvent] = []
+
+    def seed(self, snapshot: Snapshot, now_s: float) -> None:
+        """Take a restored state as recorded: a restart alone is no move."""
+        self._history.seed(snapshot, now_s)
+
+    @property
+    def held(self) -> bool:
+        """Whether a point waits for its interval to pass."""
+        return self._history.held
+
+    def add_published(self, delta: SnapshotDelta) -> None:
+        """Note what was published."""
+        self._published.append(delta)
+
+    def add_events(self, events: Iterable[DriftEvent]) -> None:
+        """Note events that began or ended."""
+        self._events.extend(events)
+
+    async def write(self, *, version: int, now_s: float, flush: bool = False) -> None:
+        """Write what is due.
+
+        Parameters
+        ----------
+        version : int
+            The newest snapshot.
+        now_s : float
+            Unix time.
+        flush : bool
+            Whether to keep what moved although its interval has not passed (at the end).
+        """
+        published, self._published = self._published, []
+        events, self._events = self._events, []
+        points = self._history.due(None, version=version, now_s=now_s, flush=flush)
+        for delta in published:
+            points += self._history.due(delta, version=delta.version, now_s=now_s, flush=flush)
+        if not points and not events:
+            return
+        for event in events:
+            self._metrics.drifts.labels(event.kind).inc()
+        if events:
+            _log_drifts(events)
+
+        def save() -> None:
+            self._worker.store.append_kappa_points(points)
+            for event in events:
+                self._worker.store.save_drift(event)
+
+        # The worker has logged and counted it; history is worth less than the completions.
+        with contextlib.suppress(StoreError):
+            await self._worker.write(save)
+
+
+def _log_drifts(events: Sequence[DriftEvent]) -> None:
+    """Write one line however many: a change of the mix moves thousands of keys at once."""
+    _log.info(
+        "drift",
+        begun=sum(event.ended_s is None for event in events),
+        ended=sum(event.ended_s is not None for event in events),
+        first=f"{events[0].kind} {events[0].model} {events[0].language}".strip(),
+        before=events[0].before,
+        after=events[0].after,
+    )
