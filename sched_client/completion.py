@@ -3,7 +3,8 @@
 Standard library only; the reporter's thread converts these to messages.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
 from sched_client.model import Features, Mode
 
@@ -64,6 +65,31 @@ class CompletionReport(NamedTuple):
     request_type: str = ""
     queue_id: str = ""
     priority: int = 0
+
+
+class RunningReport(NamedTuple):
+    """One admitted request that has not finished.
+
+    Attributes
+    ----------
+    features : Features
+        What was read of the request.
+    output_tokens : int
+        Tokens so far.
+    request_id : str
+        The engine's request id; the reporter hashes it before it leaves the process.
+    """
+
+    features: Features
+    output_tokens: int
+    request_id: str
+
+
+class RunningSource(Protocol):
+    """Where the reporter's thread finds what the engine runs."""
+
+    def read(self, most: int) -> Iterator[RunningReport]:
+        """Yield up to ``most`` running requests as they are now; any thread may."""
 
 
 class EngineStatus(NamedTuple):

@@ -20,6 +20,9 @@ MODES: Final[tuple[Mode, ...]] = ("off", "shadow", "on")
 DEFAULT_MODEL: Final = "default"
 # Whisper's decoder has 448 positions (openai/whisper, n_text_ctx); text models pass max_tokens.
 WHISPER_MAX_TOKENS: Final = 448
+# A key with fewer completions is young: what runs is told and put beside them (the sidecar's
+# `estimator.core.censored`).
+YOUNG_SAMPLES: Final = 256
 # Whisper pads or cuts every piece to 30 s (openai/whisper, CHUNK_LENGTH).
 WHISPER_WINDOW_S: Final = 30.0
 # Mean utterance of LibriSpeech test-clean (Panayotov et al. 2015), 7.4 s: what an unknown

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
+from sched_client.model import YOUNG_SAMPLES
+
 # A bound that says less than this share of what a completion says is skipped.
 _LEAST_SHARE: Final = 0.02
 # Where that share is: δ(-2.75) = 0.02. Spares two exponentials for requests that just began.
@@ -32,8 +34,6 @@ _FACTOR_SHRINKAGE: Final = 0.3
 # give it one of +3 %. 0.98, 0.985 and 0.99 left -5.2, -4.4 and -3.6 % after 10 completions and
 # +0.5, +2.2 and +4.3 % after 40.
 _FADING: Final = 0.985
-# Completions of a key after which its running requests are not looked at any more.
-YOUNG: Final = 256
 _ROOT_HALF: Final = math.sqrt(0.5)
 _ROOT_TWO_OVER_PI: Final = math.sqrt(2.0 / math.pi)
 # From here on the asymptotic series of the tail is exact to 1e-3, and erfc would soon be 0.
@@ -238,7 +238,7 @@ def young_line(
         The learned one where no request runs, and more of it with each completion.
     """
     learned = evidence.line
-    if not bounds or n_seen > YOUNG:
+    if not bounds or n_seen >= YOUNG_SAMPLES:
         return learned
     likely = with_bounds(evidence, bounds, limits)
     share = _FADING**n_seen

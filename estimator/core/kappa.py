@@ -8,13 +8,13 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from estimator.core.censored import YOUNG, Bound, Limits, impute
+from estimator.core.censored import Bound, Limits, impute
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, kappa_watch
 from estimator.core.learner import AffineRegressor, Anchor
 from estimator.core.node import Node
 from estimator.core.observation import Completion
-from sched_client.model import GLOBAL_KEY, KappaEntry, Key
+from sched_client.model import GLOBAL_KEY, YOUNG_SAMPLES, KappaEntry, Key
 
 # A parent's sums take every completion; once it has so many, its line, spread and quantiles are
 # brought up to date with every so many-th only. They serve keys that have few completions of
@@ -161,7 +161,7 @@ class KappaTable:
         self._bounded = []
         for key, listed in bounds.items():
             held = self._held(key)
-            if held is not None and held.n_seen <= YOUNG:
+            if held is not None and held.n_seen < YOUNG_SAMPLES:
                 held.bounds = listed
                 self._bounded.append(held)
                 self._dirty[key] = held

@@ -49,7 +49,7 @@ _MODE_MESSAGES: Final[Mapping[Mode, pb.Mode]] = {
     "shadow": pb.MODE_SHADOW,
     "on": pb.MODE_ON,
 }
-_KINDS: Final = {
+KIND_MESSAGES: Final = {
     "transcription": pb.REQUEST_KIND_TRANSCRIPTION,
     "detection": pb.REQUEST_KIND_DETECTION,
     "beam_step": pb.REQUEST_KIND_BEAM_STEP,
@@ -302,12 +302,12 @@ class CompletionWriter:
         features = report.features
         message = pb.Completion(
             completion_id=f"{self._boot_id}-{report.counter}",
-            model_id=_label(features.model),
-            task=_label(features.task),
-            language=_label(features.language),
-            kind=_KINDS[features.kind],
+            model_id=label(features.model),
+            task=label(features.task),
+            language=label(features.language),
+            kind=KIND_MESSAGES[features.kind],
             audio_seconds=features.audio_s,
-            duration_source=_label(features.duration_source),
+            duration_source=label(features.duration_source),
             prompt_token_count=features.prompt_tokens,
             cached_prompt_token_count=report.cached_prompt_tokens,
             output_token_count=report.output_tokens,
@@ -320,17 +320,18 @@ class CompletionWriter:
             preemption_count=report.preemptions,
             predicted_token_count=report.predicted_tokens,
             snapshot_version=report.snapshot_version,
-            request_hash=self._hash(report.request_id),
-            group_id=self._hash(report.group_id),
-            request_type=_label(report.request_type),
-            queue_id=_label(report.queue_id),
+            request_hash=self.hash_id(report.request_id),
+            group_id=self.hash_id(report.group_id),
+            request_type=label(report.request_type),
+            queue_id=label(report.queue_id),
             priority=report.priority,
         )
         if features.timestamps is not None:
             message.timestamps = features.timestamps
         return message
 
-    def _hash(self, text: str) -> str:
+    def hash_id(self, text: str) -> str:
+        """Give the keyed hash of a request's or group's id."""
         return self._key.hash(caller_part(text))
 
 
@@ -339,5 +340,6 @@ def mode_message(mode: Mode) -> pb.Mode:
     return _MODE_MESSAGES.get(mode, pb.MODE_UNSPECIFIED)
 
 
-def _label(text: str) -> str:
+def label(text: str) -> str:
+    """Give a name as the API takes it; empty where it would refuse it."""
     return text if len(text) <= _MAX_LABEL_LENGTH and text.isprintable() else ""

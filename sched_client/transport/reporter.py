@@ -19,6 +19,7 @@ from sched_client.transport.channel import Channel, code_of, describe, retry_del
 from sched_client.transport.convert import CompletionWriter, mode_message
 from sched_client.transport.identity import Identity
 from sched_client.transport.pacing import Backoff, Pacer
+from sched_client.transport.running import RunningWriter
 from sched_client.transport.state import MAX_REASON_LENGTH, LinkState, Refusal, Timing
 
 _LOG: Final = logging.getLogger("kappad")
@@ -59,12 +60,14 @@ class Reporter:
         self._channel = Channel(options.target, timing)
         self._writer = CompletionWriter(boot_id)
         self._pacer = Pacer(timing.slice_s, timing.pause_s)
+        self._running = RunningWriter(self._writer.hash_id, self._pacer)
         # Not for secrets: spreads the retries of many engines.
         self._backoff = Backoff(timing.backoff_min_s, timing.backoff_max_s, random.Random())  # noqa: S311
         self._batch: list[pb.Completion] = []
         self._lost = 0
         self._told_refusal: Refusal | None = None
         self._next_sign_s = 0.0
+        self._next_running_s = 0.0
         self._client_version = _client_version()
 
     def run(self) -> None:
@@ -88,11 +91,13 @@ class Reporter:
         """Send one batch if it is time; give the seconds until the next step."""
         self._fill()
         refusal = self._state.refusal
-        due = self._batch or refusal is not self._told_refusal
+        running = self._young_running()
+        due = self._batch or running or refusal is not self._told_refusal
         if not due and time.monotonic() < self._next_sign_s:
             return self._timing.flush_s
         request = pb.ReportCompletionsRequest(client=self._client(refusal))
         request.completions.extend(self._batch)
+        request.running.extend(running)
         try:
             response = self._channel.report(request, timeout=timeout_s)
         except grpc.RpcError as error:
@@ -121,6 +126,23 @@ class Reporter:
                 self._drop(1, f"a report that is no message: {error}")
             if not self._state.stop.is_set():  # closing has no time for pauses
                 self._pacer.step()
+
+    def _young_running(self) -> list[pb.RunningRequest]:
+        """Give what runs of young keys, after the completions were taken: none is in both.
+
+        Between completions only once in ``running_s``; while there are some, with each batch, so
+        that the first ones of a key never come alone.
+        """
+        source, now_s = self._state.running, time.monotonic()
+        if source is None or not (self._batch or now_s >= self._next_running_s):
+            return []
+        self._next_running_s = now_s + self._timing.running_s
+        try:
+            return self._running.write(source, self._state.snapshot.kappas)
+        except (ValueError, TypeError, KeyError) as error:
+            self._state.failures += 1
+            _LOG.debug("kappad: what runs is no message: %s", error)
+            return []
 
     def _failed(self, error: grpc.RpcError) -> float:
         code = code_of(error)

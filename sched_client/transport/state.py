@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sched_client.completion import EngineStatus
+from sched_client.completion import EngineStatus, RunningSource
 from sched_client.model import Snapshot
 
 # A reason longer than this is cut: the API's limit of ClientStatus.reject_reason.
@@ -31,6 +31,8 @@ class Timing:
         Range of the delay before a retry, seconds.
     flush_s : float
         Reports wait at most this long for others, seconds.
+    running_s : float
+        Running requests are told at most this often while no completion is, seconds.
     sign_of_life_s : float
         An idle client reports this often, seconds.
     deadline_s : float
@@ -51,6 +53,7 @@ class Timing:
     backoff_min_s: float = 0.1
     backoff_max_s: float = 10.0
     flush_s: float = 0.5
+    running_s: float = 1.0
     sign_of_life_s: float = 10.0
     deadline_s: float = 5.0
     poll_s: float = 0.5
@@ -87,6 +90,8 @@ class LinkState:
         Whether the operator's ``off`` file exists. Written by the poller.
     status : EngineStatus
         Goes with the next report. Written by the engine.
+    running : RunningSource or None
+        What the engine runs; None while nothing is to be reported. Written by the engine.
     position : Position
         What the client has applied. Written by the watcher.
     refusal : Refusal or None
@@ -102,6 +107,7 @@ class LinkState:
         self.stale_since_s: float | None = now_s
         self.kill_switch = False
         self.status = EngineStatus()
+        self.running: RunningSource | None = None
         self.position = Position()
         self.refusal: Refusal | None = None
         self.failures = 0

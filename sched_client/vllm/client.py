@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from sched_client.completion import CompletionReport, EngineStatus
+from sched_client.completion import CompletionReport, EngineStatus, RunningSource
 from sched_client.model import PolicyParameters, Snapshot, policy_parameters
 from sched_client.options import ClientOptions
 from sched_client.policies import POLICY_NAMES, create_policy
@@ -30,6 +30,7 @@ class LinkLike(Protocol):
     """What is used of `sched_client.transport.link.Link`."""
 
     status: EngineStatus
+    running: RunningSource | None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -210,7 +211,8 @@ class EngineClient:
             self.failure = f"{self.failure}: {error}"[:_MAX_REASON]
         self.decision = failed(self.failure)
         # Nothing comes to take them out any more, and each holds its clip.
-        self.tracker.records.clear()
+        self.link.running = None
+        self.tracker.forget()
         self.estimates = Estimates(self.estimates.snapshot)
         logger.error(
             "kappad failed and gave every waiting request back to vLLM's own order", exc_info=error
@@ -251,6 +253,7 @@ class EngineClient:
         self._parameters = parameters
         if not self.failure:
             self.decision = now
+            self.link.running = self.tracker if now.reports else None
 
     def _status(self, running: int) -> EngineStatus:
         decision, queue = self.decision, self.queue

@@ -5,10 +5,10 @@ concurrency of a residence costs one subtraction.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from sched_client.completion import CompletionReport
+from sched_client.completion import CompletionReport, RunningReport
 from sched_client.model import GLOBAL_KEY, Features
 from sched_client.policies.base import WaitingEntry
 from sched_client.request_ids import MAX_ID_LENGTH
@@ -80,12 +80,15 @@ class Tracker:
     ----------
     records : dict of str to Record
         By request id.
+    running : dict of str to Record
+        Those that were admitted, in that order.
     admitted : int
         First admissions since boot.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
+        self.running: dict[str, Record] = {}
         self.admitted = 0
         self._sequence = 0
         self._integral = 0.0
@@ -156,13 +159,43 @@ class Tracker:
         record = self.records.get(request_id)
         if record is not None and record.admitted_s is None:
             self.admitted += 1
+            self.running[request_id] = record
             record.admitted_s = now_s
             record.admitted_integral = self._integral
             record.prefill = getattr(record.request, "prefill_stats", None)
 
+    def forget(self) -> None:
+        """Forget every request."""
+        self.records.clear()
+        self.running.clear()
+
+    def read(self, most: int) -> Iterator[RunningReport]:
+        """Yield what runs, as `sched_client.completion.RunningSource` for the reporter's thread.
+
+        Parameters
+        ----------
+        most : int
+            Of more, every second, third, … is given: which ones must not depend on how long they
+            have run.
+
+        Notes
+        -----
+        The engine's thread does nothing for it and is kept waiting by no lock: ``list`` of a
+        dictionary with text for keys, and each read of an attribute, is one step of the
+        interpreter. A request that ends meanwhile is left out or given with its last count.
+        """
+        ids = list(self.running)
+        for request_id in ids[:: -(-len(ids) // most) or 1]:
+            record = self.running.get(request_id)
+            features = None if record is None else record.features
+            if record is not None and features is not None:
+                tokens = record.request.num_output_tokens
+                yield RunningReport(features, tokens, request_id[-MAX_ID_LENGTH:])
+
     def finish(self, request: Any, now_s: float, unix_s: float) -> CompletionReport | None:
         """Forget a request and give its report; None for one never seen or read."""
         record = self.records.pop(request.request_id, None)
+        self.running.pop(request.request_id, None)
         if record is None or record.features is None:
             return None
         self._counter += 1

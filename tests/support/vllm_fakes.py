@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from sched_client.completion import CompletionReport, EngineStatus
+from sched_client.completion import CompletionReport, EngineStatus, RunningSource
 from sched_client.model import Snapshot
 
 
@@ -37,6 +37,7 @@ class FakeLink:
         self.stale_since_s: float | None = None
         self.kill_switch = False
         self.status = EngineStatus()
+        self.running: RunningSource | None = None
         self.reports: list[CompletionReport] = []
         self.closed = 0
 
