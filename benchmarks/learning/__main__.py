@@ -31,8 +31,7 @@ def _contest(traces: Sequence[Trace]) -> Result:
 def _changes(traces: Sequence[Trace]) -> Result:
     table = adaptation.measure_changes(traces)
     trace, completion = (
-        table["pipeline, from x1.5"],
-        table["pipeline, from x1.5, completion order"],
+        table[f"pipeline, from x1.5, {order} order"] for order in ("trace", "completion")
     )
     ratios: Result = {}
     for name in ("cross_p50", "stay_p50", "mae_first_100"):

@@ -9,7 +9,7 @@ from estimator.core.drift_event import DriftEvent
 from estimator.core.observation import Completion
 from estimator.evaluation.metrics import Crossing, Hindsight, Record, hindsight
 from estimator.evaluation.scenarios import Admission, Stream, Trace
-from estimator.evaluation.subjects import Subject, size_of, teaches
+from estimator.evaluation.subjects import LearnerSubject, Subject, size_of, teaches
 
 
 class Raised(NamedTuple):
@@ -89,6 +89,7 @@ def run(
     """
     result = Run(hindsights=[hindsight_of(segment) for segment in stream.segments])
     result.crossings = [Crossing(known.kappa) for known in result.hindsights]
+    is_told = isinstance(subject, LearnerSubject) and subject.is_told
     begun = -1
     n_learned = 0
     for event in stream.events:
@@ -101,6 +102,8 @@ def run(
                 begun = segment
                 crossing.update(_probe(subject, completion, result.hindsights[segment]))
             result.records.append(_record(subject, completion, segment))
+            continue
+        if is_told and segment < begun:
             continue
         raised = subject.learn(
             completion, stream.running_of(event) if subject.sees_running else ()

@@ -9,6 +9,7 @@ from estimator.core.drift_event import DriftEvent
 from estimator.core.learner import Learner
 from estimator.core.observation import MAX_TOKENS, Completion
 from estimator.core.pipeline import Pipeline
+from estimator.core.running import running_of
 from estimator.evaluation.references import Told
 from estimator.evaluation.scenarios import Running
 from sched_client.model import GLOBAL_KEY, Features, Key, Snapshot, evaluate
@@ -80,6 +81,8 @@ class LearnerSubject:
         self.factory = factory
         self._learners: dict[Key, Learner] = {}
         self.sees_running = isinstance(factory(), SeesRunning)
+        # A reference that knows of each change learns nothing, after it, of what began before.
+        self.is_told = isinstance(factory(), Told)
 
     def learner(self, key: Key) -> Learner:
         """Give the key's learner, a new one at first."""
@@ -127,14 +130,19 @@ class PipelineSubject:
         Its constants.
     pipeline : Pipeline, optional
         One that has learned already.
+    sees_running : bool
+        Whether each report tells what runs, as engines' reports do.
     """
 
-    sees_running = False
-
     def __init__(
-        self, config: CoreConfig | None = None, *, pipeline: Pipeline | None = None
+        self,
+        config: CoreConfig | None = None,
+        *,
+        pipeline: Pipeline | None = None,
+        sees_running: bool = True,
     ) -> None:
         self.pipeline = pipeline or Pipeline(config or CoreConfig())
+        self.sees_running = sees_running
 
     def predict(self, completion: Completion) -> Prediction:
         """Predict as a client would that holds the newest snapshot."""
@@ -143,11 +151,16 @@ class PipelineSubject:
         if limit is None and completion.kind == "text":
             limit = _NO_LIMIT
         estimate = evaluate(
-            Snapshot(version=0, instance_id="", created_s=0.0, kappas={GLOBAL_KEY: entry}),
+            Snapshot(
+                version=0,
+                instance_id="",
+                created_s=0.0,
+                kappas={GLOBAL_KEY: entry, completion.key: entry},
+            ),
             Features(
                 model=completion.model,
                 task=completion.task,
-                language=completion.language,
+                language=completion.key.language,
                 timestamps=completion.timestamps,
                 kind=completion.kind,
                 audio_s=completion.audio_s,
@@ -159,13 +172,26 @@ class PipelineSubject:
             estimate.tokens, estimate.tokens_p50, estimate.tokens_p90, estimate.tokens_p99
         )
 
-    def learn(
-        self,
-        completion: Completion,
-        running: Sequence[Running],  # noqa: ARG002 - the pipeline has no use for it yet
-    ) -> tuple[DriftEvent, ...]:
-        """Teach the pipeline."""
-        return self.pipeline.learn_one(completion)
+    def learn(self, completion: Completion, running: Sequence[Running]) -> tuple[DriftEvent, ...]:
+        """Teach the pipeline, and tell it what runs on."""
+        events = self.pipeline.learn_one(completion)
+        if running or self.pipeline.running_count:
+            bounds = (
+                running_of(
+                    one.completion.key,
+                    one.completion.kind,
+                    audio_s=one.completion.audio_s,
+                    prompt_tokens=one.completion.prompt_tokens,
+                    tokens=one.tokens,
+                )
+                for one in running
+            )
+            self.pipeline.note_running(
+                completion.client_id,
+                [bound for bound in bounds if bound is not None],
+                completion.finished_s,
+            )
+        return events
 
     def change(self) -> None:
         """Hear nothing: the pipeline finds out by itself."""

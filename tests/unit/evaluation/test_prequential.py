@@ -15,7 +15,7 @@ from estimator.evaluation.scenarios import (
     in_completion_order,
     in_trace_order,
 )
-from estimator.evaluation.subjects import LearnerSubject, PipelineSubject, Prediction
+from estimator.evaluation.subjects import LearnerSubject, PipelineSubject, Prediction, Subject
 from tests.support.completions import speech
 
 
@@ -100,6 +100,12 @@ def test_told_learner_finds_an_exact_kappa_at_once() -> None:
     assert sum(errors) == pytest.approx(errors[0] + errors[50])
 
 
+def test_told_learner_takes_no_stragglers_for_the_new_kappa() -> None:
+    stream = in_completion_order([constant("a", 2, 50), constant("b", 4, 50)], slots=16)
+    result = run(LearnerSubject(ToldRatio), stream)
+    assert result.crossings[1].to_stay == 1
+
+
 def test_cumulative_learner_never_finds_a_late_change() -> None:
     result = run(
         LearnerSubject(CumulativeRatio),
@@ -165,6 +171,24 @@ def test_the_pipeline_has_quantiles_in_order_and_raises_events() -> None:
     late = metrics.scored(result.records[-50:])
     # Two thirds of a standard deviation of 20 % is the mean absolute error of the best there is.
     assert 0.1 < metrics.mape(late) < 0.25
+
+
+def test_the_pipeline_is_told_what_runs_unless_it_is_not_to_be() -> None:
+    # All start at once: the first to finish are the ones that produced least.
+    trace = Trace("a", tuple(speech(128, kappa=5.0, seed=3, spread=0.5)))
+    stream = in_completion_order([trace])
+    off = []
+    for sees_running in (True, False):
+        subject = PipelineSubject(sees_running=sees_running)
+        rates: list[float] = []
+
+        def look(n: int, completion: Completion, subject: Subject = subject) -> None:
+            if n == 10:
+                rates.append(kappa_at(subject, completion, 15.0))  # noqa: B023 - called in turn
+
+        run(subject, stream, on_learned=look)
+        off.append(abs(rates[0] / 5.2 - 1.0))
+    assert off[0] < off[1]
 
 
 def test_a_learner_that_can_is_told_what_runs() -> None:
