@@ -36,8 +36,8 @@ _FACTOR_SHRINKAGE: Final = 0.3
 _FADING: Final = 0.985
 _ROOT_HALF: Final = math.sqrt(0.5)
 _ROOT_TWO_OVER_PI: Final = math.sqrt(2.0 / math.pi)
-# From here on the asymptotic series of the tail is exact to 1e-3, and erfc would soon be 0.
-_FAR: Final = 6.0
+# From here on the asymptotic series of the tail is exact to 1e-6; erfc is 0 beyond 38.
+_FAR: Final = 20.0
 
 
 class Line(NamedTuple):
@@ -147,10 +147,11 @@ class Limits(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A request that wants more than ``tokens``."""
+    """A request that wants more than ``tokens``, and for how many such it stands."""
 
     size: float
     tokens: float
+    count: float = 1.0
 
 
 class Imputed(NamedTuple):
@@ -179,7 +180,7 @@ def tail(z: float) -> tuple[float, float]:
     Tobin (1958), Estimation of relationships for limited dependent variables, Econometrica 26.
     """
     if z > _FAR:
-        mean = z + 1.0 / z - 2.0 / (z * z * z)
+        mean = z + 1.0 / z - 2.0 / z**3
     else:
         mean = _ROOT_TWO_OVER_PI * math.exp(-0.5 * z * z) / math.erfc(z * _ROOT_HALF)
     return mean, min(max(mean * (mean - z), 0.0), 1.0)
@@ -313,12 +314,12 @@ def _step(
     """One weighted least squares of the completions and the bounds, as seen from a line."""
     w, s, ss, y, sy = sums
     typical = line.at(evidence.size_1)
-    for size, tokens in bounds:
+    for size, tokens, count in bounds:
         expected = line.at(size)
         imputed = impute(expected, evidence.scale, tokens, limits)
         if imputed is None:
             continue
-        counts = imputed.share * min(typical / expected, _MAX_WEIGHT)
+        counts = count * imputed.share * min(typical / expected, _MAX_WEIGHT)
         w += counts
         s += counts * size
         ss += counts * size * size
