@@ -13,8 +13,7 @@ from estimator.core.observation import MAX_AUDIO_S, MAX_NAME_LENGTH, MAX_TOKENS
 from sched_client.model import Key, RequestKind
 
 # Requests of one report, of all clients together, and for one key: a fit takes some 1 µs for each
-# of the last, three to five times. A key's first ones are kept, in the order of the report, which
-# must say nothing of how long they run.
+# of the last, three to five times.
 MAX_REPORTED: Final = 256
 _MAX_HELD: Final = 2048
 _MAX_OF_KEY: Final = 128
@@ -160,13 +159,21 @@ class RunningTable:
                     # Text requests are counted in another unit than the parents of their task.
                     if key.task == "text" and member.task != "text":
                         break
-                    listed = table.setdefault(member, [])
-                    if len(listed) < _MAX_OF_KEY:
-                        listed.append(bound)
-        return table
+                    table.setdefault(member, []).append(bound)
+        return {key: _thinned(listed) for key, listed in table.items()}
 
     def _forget(self, client_id: str) -> None:
         client = self._clients.pop(client_id, None)
         if client is not None:
             self._n_held -= len(client.running)
             self.version += 1
+
+
+def _thinned(bounds: list[Bound]) -> list[Bound]:
+    """Keep an even part of many: which ones must not depend on how long they have run."""
+    n = len(bounds)
+    step = -(-n // _MAX_OF_KEY)
+    if step <= 1:
+        return bounds
+    kept = bounds[::step]
+    return [bound._replace(count=n / len(kept)) for bound in kept]
