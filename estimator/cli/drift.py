@@ -34,7 +34,9 @@ def drift(
 ) -> None:
     """List detected changes, newest first.
 
-    Kinds: kappa (tokens per second), mix (of lengths and languages), service (speed).
+    Kinds: kappa (tokens per second of audio), mix (mean audio seconds, or the share of a language
+    or request type), service (seconds per token). z says how sure: the difference of the levels
+    in standard errors. All events have 4.5 or more; beyond 6 there is no doubt.
     """
     with connect(target, timeout_s) as client:
         events = list(islice(client.drift_events(), limit))
@@ -43,15 +45,26 @@ def drift(
     elif not events:
         say("no drift detected")
     else:
-        header = ("detected", "kind", "key", "before", "after", "adapted after completions")
+        header = (
+            "detected", "kind", "key", "before", "after", "z", "seen after completions",
+            "adapted after completions",
+        )  # fmt: skip
         say_table(header, [_row(one) for one in events])
 
 
 def _row(event: "DriftEvent") -> tuple[object, ...]:
-    key = Key(event.model, event.task, event.language, event.timestamps)
+    key = key_name(Key(event.model, event.task, event.language, event.timestamps))
+    # What an older version stored does not say these two.
+    sure = f"{event.z:.1f}" if event.z else ""
+    seen = f"{event.completions_to_detect:,}" if event.completions_to_detect else ""
     return (
-        at(event.detected_s), event.kind, key_name(key), event.before, event.after, _adapted(event)
+        at(event.detected_s), _kind(event), key, event.before, event.after, sure, seen,
+        _adapted(event),
     )  # fmt: skip
+
+
+def _kind(event: "DriftEvent") -> str:
+    return f"{event.kind} ({event.detail})" if event.detail else event.kind
 
 
 def _adapted(event: "DriftEvent") -> str:
@@ -65,7 +78,7 @@ def _adapted(event: "DriftEvent") -> str:
 def drift_sentence(event: "DriftEvent") -> str:
     """Tell an event in one line."""
     key = key_name(Key(event.model, event.task, event.language, event.timestamps))
-    change = f"{event.kind} of {key}: {event.before:.4g} to {event.after:.4g}"
+    change = f"{_kind(event)} of {key}: {event.before:.4g} to {event.after:.4g}"
     return f"{at(event.detected_s)} {change}; adapted after completions: {_adapted(event)}"
 
 
@@ -78,6 +91,9 @@ def drift_document(event: "DriftEvent") -> dict[str, object]:
         "detected_unix_s": event.detected_s,
         "before": event.before,
         "after": event.after,
+        "z": event.z,
+        "completions_to_detect": event.completions_to_detect,
+        "detail": event.detail,
         "completions_to_adapt": event.completions_to_adapt,
         "ended_unix_s": event.ended_s,
     }

@@ -63,6 +63,9 @@ def drift_to_proto(event: DriftEvent) -> pb.DriftEvent:
         after=event.after,
         adapt_completion_count=None if adapted is None else int32(adapted),
         end_time=None if event.ended_s is None else timestamp_of(event.ended_s),
+        z_score=event.z,
+        detect_completion_count=int32(event.completions_to_detect),
+        detail=event.detail,
     )
 
 
@@ -90,4 +93,7 @@ def drift_from_proto(message: pb.DriftEvent) -> DriftEvent:
             message.adapt_completion_count if has("adapt_completion_count") else None
         ),
         ended_s=seconds_of(message.end_time) if has("end_time") else None,
+        z=message.z_score,
+        completions_to_detect=message.detect_completion_count,
+        detail=message.detail,
     )

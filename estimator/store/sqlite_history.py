@@ -22,7 +22,7 @@ __all__ = ["SqliteHistory", "checksum"]
 
 _DRIFT_COLUMNS: Final = (
     "event_id, kind, model, task, language, timestamps, detected_s, before, after, "
-    "completions_to_adapt, ended_s"
+    "completions_to_adapt, ended_s, z, completions_to_detect, detail"
 )
 _MODE_COLUMNS: Final = "changed_s, mode, previous_mode, actor, reason, request_id"
 # A row that is above every real one: "from the newest on".
@@ -223,12 +223,15 @@ class SqliteHistory(abc.ABC):
         with self._writing() as connection:
             connection.execute(
                 f"INSERT INTO drift_event ({_DRIFT_COLUMNS}) "  # noqa: S608 - constants
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (event_id) DO UPDATE SET "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (event_id) DO UPDATE SET "
                 "kind = excluded.kind, model = excluded.model, task = excluded.task, "
                 "language = excluded.language, timestamps = excluded.timestamps, "
                 "detected_s = excluded.detected_s, before = excluded.before, "
                 "after = excluded.after, completions_to_adapt = excluded.completions_to_adapt, "
-                "ended_s = excluded.ended_s",
+                "ended_s = excluded.ended_s, z = excluded.z, "
+                "completions_to_detect = excluded.completions_to_detect, "
+                "detail = excluded.detail",
                 (
                     event.event_id,
                     event.kind,
@@ -241,6 +244,9 @@ class SqliteHistory(abc.ABC):
                     event.after,
                     event.completions_to_adapt,
                     event.ended_s,
+                    event.z,
+                    event.completions_to_detect,
+                    event.detail,
                 ),
             )
             connection.execute(
@@ -274,6 +280,9 @@ class SqliteHistory(abc.ABC):
                         after=row[9],
                         completions_to_adapt=row[10],
                         ended_s=row[11],
+                        z=row[12],
+                        completions_to_detect=row[13],
+                        detail=row[14],
                     ),
                 )
                 for row in rows

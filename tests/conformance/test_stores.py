@@ -75,6 +75,9 @@ DRIFT = DriftEvent(
     detected_s=9.5,
     before=3.0,
     after=4.5,
+    z=6.5,
+    completions_to_detect=12,
+    detail="share of language fr",
 )
 MODE = ModeChange(changed_s=1.0, mode="on", previous_mode="shadow", actor="uid:0", reason="why")
 

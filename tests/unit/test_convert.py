@@ -222,6 +222,9 @@ def test_a_kappa_point_survives_the_wire(point: KappaPoint) -> None:
         detected_s=_TIME,
         before=_REAL,
         after=_REAL,
+        z=_REAL,
+        completions_to_detect=_COUNT,
+        detail=_NAME,
         completions_to_adapt=st.none() | _COUNT,
         ended_s=st.none() | _TIME,
     )

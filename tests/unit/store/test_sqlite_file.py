@@ -67,7 +67,7 @@ def test_an_empty_file_is_migrated(path: Path) -> None:
     store, warnings = open_store(path)
     store.close()
     assert warnings == []
-    assert execute(path, "PRAGMA user_version") == [(1,)]
+    assert execute(path, "PRAGMA user_version") == [(len(sqlite_file._migrations()),)]
     assert execute(path, "PRAGMA journal_mode") == [("wal",)]
     assert execute(path, "PRAGMA quick_check") == [("ok",)]
 
@@ -96,7 +96,7 @@ def test_each_migration_is_applied_once_and_whole(
     monkeypatch.setattr(sqlite_file, "_migrations", lambda: [*first, second, broken])
     with pytest.raises(StoreError, match="nowhere"):
         SqliteStore(path)
-    assert execute(path, "PRAGMA user_version") == [(2,)]
+    assert execute(path, "PRAGMA user_version") == [(len(first) + 1,)]
     assert execute(path, "SELECT name FROM sqlite_master WHERE name = 'half'") == []
     monkeypatch.setattr(sqlite_file, "_migrations", lambda: [*first, second])
     store, warnings = open_store(path)
@@ -106,11 +106,34 @@ def test_each_migration_is_applied_once_and_whole(
         store.close()
 
 
+def test_a_drift_event_of_the_first_schema_is_read_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as then:
+        newest = sqlite_file._migrations()
+        then.setattr(sqlite_file, "_migrations", lambda: newest[:1])
+        filled(path)
+    execute(
+        path,
+        "INSERT INTO drift_event VALUES "
+        "(1, 'e', 'kappa', 'm', '', '', NULL, 1.0, 2.0, 3.0, 9, 4.0)",
+    )
+    store, warnings = open_store(path)
+    try:
+        [(_, event)] = store.list_drifts()
+        assert (event.after, event.completions_to_adapt, event.ended_s) == (3.0, 9, 4.0)
+        assert (event.z, event.completions_to_detect, event.detail) == (0.0, 0, "")
+        assert warnings == []
+    finally:
+        store.close()
+
+
 def test_a_newer_schema_is_set_aside_untouched(path: Path) -> None:
     filled(path)
     execute(path, "PRAGMA user_version = 99")
     before = path.read_bytes()
-    old = assert_set_aside(path, "has schema 99, this program knows up to 1")
+    newest = len(sqlite_file._migrations())
+    old = assert_set_aside(path, f"has schema 99, this program knows up to {newest}")
     assert old.read_bytes() == before
 
 

@@ -537,7 +537,7 @@ class ListDriftEventsResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[DriftEvent, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class DriftEvent(_message.Message):
-    __slots__ = ("event_id", "kind", "model_id", "task", "language", "timestamps", "detect_time", "before", "after", "adapt_completion_count", "end_time")
+    __slots__ = ("event_id", "kind", "model_id", "task", "language", "timestamps", "detect_time", "before", "after", "adapt_completion_count", "end_time", "z_score", "detect_completion_count", "detail")
     EVENT_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MODEL_ID_FIELD_NUMBER: _ClassVar[int]
@@ -549,6 +549,9 @@ class DriftEvent(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     ADAPT_COMPLETION_COUNT_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
+    Z_SCORE_FIELD_NUMBER: _ClassVar[int]
+    DETECT_COMPLETION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
     event_id: str
     kind: DriftKind
     model_id: str
@@ -560,7 +563,10 @@ class DriftEvent(_message.Message):
     after: float
     adapt_completion_count: int
     end_time: _timestamp_pb2.Timestamp
-    def __init__(self, event_id: _Optional[str] = ..., kind: _Optional[_Union[DriftKind, str]] = ..., model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., detect_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., adapt_completion_count: _Optional[int] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    z_score: float
+    detect_completion_count: int
+    detail: str
+    def __init__(self, event_id: _Optional[str] = ..., kind: _Optional[_Union[DriftKind, str]] = ..., model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., detect_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., adapt_completion_count: _Optional[int] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., z_score: _Optional[float] = ..., detect_completion_count: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class ListCompletionsRequest(_message.Message):
     __slots__ = ("page_size", "page_token")
