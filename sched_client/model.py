@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from sched_client.text_class import size_class
+
 Mode = Literal["off", "shadow", "on"]
 OrderBy = Literal["service", "tokens"]
 Source = Literal["prior", "parent", "learned"]
@@ -30,6 +32,10 @@ WHISPER_WINDOW_S: Final = 30.0
 DEFAULT_MEAN_AUDIO_S: Final = 7.4
 # LibriSpeech's tokens per second of audio by Whisper's tokenizer (benchmarks/traces/README.md).
 DEFAULT_KAPPA_TOKENS_PER_S: Final = 3.2
+# The median output of production chat (Azure 2023 conversation trace; Patel et al., Splitwise,
+# 2024): what a text request counts as before any of its model's has been seen.
+DEFAULT_TEXT_TOKENS: Final = 129.0
+TEXT_TASK: Final = "text"
 # The cache of resolved keys is dropped beyond this, so that invented languages cannot grow it.
 _MAX_RESOLVED: Final = 8192
 
@@ -44,7 +50,7 @@ class Key(NamedTuple):
     task : str
         ``transcribe``, ``translate`` or ``text``.
     language : str
-        Whisper's language code, such as ``en``.
+        Whisper's language code, such as ``en``; of a text request its `text_class`.
     timestamps : bool or None
         Whether the transcript carries timestamp tokens.
     """
@@ -57,16 +63,19 @@ class Key(NamedTuple):
     def chain(self) -> Iterator["Key"]:
         """Yield this key and then its parents, the global key last.
 
-        Parents drop timestamps, then the language, the task and the model.
+        Parents drop timestamps, then the language, the task and the model. Text requests are
+        counted in another unit than what is above their task: they drop timestamps, then the
+        request type, then the size of the prompt, and end there.
         """
-        seen = self
+        model, task, language, _ = seen = self
         yield seen
-        for parent in (
-            Key(self.model, self.task, self.language),
-            Key(self.model, self.task),
-            Key(self.model),
-            Key(),
-        ):
+        parents: tuple[Key, ...]
+        if task == TEXT_TASK:
+            sized = Key(model, task, size_class(language))
+            parents = (Key(model, task, language), sized, Key(model, task))
+        else:
+            parents = (Key(model, task, language), Key(model, task), Key(model), Key())
+        for parent in parents:
             if parent != seen:
                 seen = parent
                 yield parent
@@ -261,6 +270,8 @@ class Snapshot:
                 if entry.source == "prior":
                     return entry, "prior"
                 return entry, "learned" if candidate == key else "parent"
+        if key.task == TEXT_TASK:
+            return _TEXT_PRIOR, "prior"
         raise ValueError("a snapshot must hold the global key; build it with prior_snapshot()")
 
     def service_of(self, model: str) -> ServiceTime:
@@ -269,6 +280,7 @@ class Snapshot:
 
 
 _DEFAULT_SERVICE: Final = ServiceTime()
+_TEXT_PRIOR: Final = KappaEntry(kappa_tokens_per_s=0.0, intercept_tokens=DEFAULT_TEXT_TOKENS)
 _SINGLE_QUEUE: Final = Partition()
 NO_PARTITIONS: Final[Mapping[str, Partition]] = MappingProxyType({})
 

@@ -19,7 +19,8 @@ from estimator.convert.scalars import (
 )
 from estimator.core.observation import Completion, completion_of
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
-from sched_client.model import DEFAULT_MODEL, Estimate, Features
+from sched_client.model import DEFAULT_MODEL, TEXT_TASK, Estimate, Features
+from sched_client.text_class import text_class
 
 # In the order of `COMPLETION_FIELDS`, without the client's id, which stands beside the rows. Read
 # together, they take a fifth less time than one by one.
@@ -126,12 +127,18 @@ def completion_to_proto(completion: Completion) -> pb.Completion:
 
 
 def features_from_proto(message: pb.PredictionInput) -> Features:
-    """Convert one input, not yet judged; an unknown ``kind`` counts as a transcription."""
+    """Convert one input, not yet judged; an unknown ``kind`` counts as a transcription.
+
+    A text request's language is its request type, and becomes its `text_class`.
+    """
     has = message.HasField
+    language = message.language
+    if message.task == TEXT_TASK:
+        language = text_class(language, message.prompt_token_count)
     return Features(
         message.model_id or DEFAULT_MODEL,
         message.task,
-        message.language,
+        language,
         message.timestamps if has("timestamps") else None,
         KINDS.get(message.kind, "transcription"),
         message.audio_seconds if has("audio_seconds") else None,

@@ -3,7 +3,11 @@
 import math
 from dataclasses import dataclass, fields
 
-from sched_client.model import DEFAULT_KAPPA_TOKENS_PER_S, DEFAULT_MEAN_AUDIO_S
+from sched_client.model import (
+    DEFAULT_KAPPA_TOKENS_PER_S,
+    DEFAULT_MEAN_AUDIO_S,
+    DEFAULT_TEXT_TOKENS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +29,8 @@ class CoreConfig:
         Robust standard deviation of tokens over the estimate before any data; between the 0.2 of
         read speech and the 0.45 of spontaneous speech in benchmarks/traces.
     prior_text_tokens : float
-        Output of a text request before any data: the median of the Azure 2023 conversation trace
-        (Patel et al., Splitwise, 2024). It hardly depends on the prompt, so κ starts at 0.
+        Output of a text request before any data, as the client's own prior; it hardly depends on
+        the prompt, so κ starts at 0.
     prior_text_prompt_tokens : float
         Median prompt of that trace; the spread is taken to be as large.
     forgetting, level_forgetting : float
@@ -71,7 +75,7 @@ class CoreConfig:
     prior_mean_audio_s: float = DEFAULT_MEAN_AUDIO_S
     prior_sd_audio_s: float = 5.2
     prior_relative_error: float = 0.35
-    prior_text_tokens: float = 129.0
+    prior_text_tokens: float = DEFAULT_TEXT_TOKENS
     prior_text_prompt_tokens: float = 1020.0
     forgetting: float = 0.99
     level_forgetting: float = 0.95

@@ -14,7 +14,7 @@ from estimator.core.drift import LevelWatch, Sample, kappa_watch
 from estimator.core.learner import AffineRegressor, Anchor
 from estimator.core.node import Node
 from estimator.core.observation import Completion
-from sched_client.model import GLOBAL_KEY, YOUNG_SAMPLES, KappaEntry, Key
+from sched_client.model import GLOBAL_KEY, TEXT_TASK, YOUNG_SAMPLES, KappaEntry, Key
 
 # A parent's sums take every completion; once it has so many, its line, spread and quantiles are
 # brought up to date with every so many-th only. They serve keys that have few completions of
@@ -77,6 +77,8 @@ class KappaTable:
         )
         # The global key answers from the start and is never evicted.
         self._root = self._make(GLOBAL_KEY, None, self._audio)
+        # Answers for text of which nothing is known; no key and never taught.
+        self._unknown_text = self._make(Key(task=TEXT_TASK), None, self._text)
         self._dirty: dict[Key, Node] = {GLOBAL_KEY: self._root}
         self._removed: set[Key] = set()
         self._evicted_while_open: list[Node] = []
@@ -136,9 +138,7 @@ class KappaTable:
 
     def _learn_bound(self, key: Key, size: float, tokens: float) -> None:
         """Put a bound beside the completions of the keys that there are; it makes none."""
-        text = key.task == "text"
-        members = (member for member in key.chain() if not text or member.task == "text")
-        chain = [node for member in members if (node := self._held(member)) is not None]
+        chain = [node for member in key.chain() if (node := self._held(member)) is not None]
         if chain:
             self._touch(chain[0], taught=False)
         limits = Limits(self.config.clip_deviations, self.config.gross_deviations)
@@ -235,16 +235,14 @@ class KappaTable:
         if node is not None:
             return node
         parent: Node | None = None
-        text = key.task == "text"
+        anchor = self._text if key.task == TEXT_TASK else self._audio
         for member in reversed(tuple(key.chain())):
-            if text and member.task != "text":
-                continue
             if member == GLOBAL_KEY:
                 node = self._root
             else:
                 node = self._known.get(member) or self._new.get(member)
             if node is None:
-                node = self._make(member, parent, self._text if text else self._audio)
+                node = self._make(member, parent, anchor)
                 self._new[member] = node
             parent = node
         if parent is None:
@@ -270,7 +268,7 @@ class KappaTable:
             node = self._known.get(member)
             if node is not None:
                 return node
-        return self._root
+        return self._unknown_text if key.task == TEXT_TASK else self._root
 
     def entries(self, model: str = "") -> dict[Key, KappaEntry]:
         """Give every key (of one model) that answers for itself, and the global key."""
@@ -374,7 +372,7 @@ def _size_of(completion: Completion) -> float | None:
         return None
     # A text request among audio ones, or the reverse, is counted in another unit than its key.
     if completion.kind == "text":
-        return float(completion.prompt_tokens) if completion.task == "text" else None
-    if completion.kind == "transcription" and completion.task != "text":
+        return float(completion.prompt_tokens) if completion.task == TEXT_TASK else None
+    if completion.kind == "transcription" and completion.task != TEXT_TASK:
         return completion.audio_s
     return None

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields, make_dataclass
 from operator import attrgetter
 from typing import Any, Final, Literal
 
-from sched_client.model import DEFAULT_MODEL, Key, RequestKind
+from sched_client.model import DEFAULT_MODEL, TEXT_TASK, Key, RequestKind
+from sched_client.text_class import text_class
 
 FinishReason = Literal["stop", "length", "aborted", "error"]
 
@@ -98,7 +99,10 @@ class Completion:
     @property
     def key(self) -> Key:
         """The key that this completion teaches."""
-        return Key(self.model, self.task, self.language, self.timestamps)
+        language = self.language
+        if self.task == TEXT_TASK:
+            language = text_class(self.request_type, self.prompt_tokens)
+        return Key(self.model, self.task, language, self.timestamps)
 
 
 COMPLETION_FIELDS: Final = tuple(field.name for field in fields(Completion))

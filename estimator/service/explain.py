@@ -166,7 +166,7 @@ def _explanation(
     features = Features(
         model=completion.model,
         task=completion.task,
-        language=completion.language,
+        language=completion.key.language,
         timestamps=completion.timestamps,
         kind=completion.kind,
         audio_s=completion.audio_s,

@@ -8,8 +8,17 @@ anew, all within a small share of each step. Whoever is about to go next is look
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from sched_client.model import Estimate, Features, Key, RequestKind, Snapshot, evaluate
+from sched_client.model import (
+    TEXT_TASK,
+    Estimate,
+    Features,
+    Key,
+    RequestKind,
+    Snapshot,
+    evaluate,
+)
 from sched_client.policies.base import WaitingEntry
+from sched_client.text_class import class_bounds
 from sched_client.vllm.tracker import Record
 
 # A waiting request is given a new estimate when it moves by this much; less cannot be worth it.
@@ -136,7 +145,10 @@ class Estimates:
 
 
 def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:
-    kind: RequestKind = "text" if key.task == "text" else "transcription"
+    kind: RequestKind = "transcription"
+    sizes: tuple[float, ...] = _PROBES_S
+    if key.task == TEXT_TASK:
+        kind, sizes = "text", class_bounds(key.language)
     return tuple(
         evaluate(
             snapshot,
@@ -150,7 +162,7 @@ def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:
                 prompt_tokens=round(probe_s),
             ),
         )
-        for probe_s in _PROBES_S
+        for probe_s in sizes
     )
 
 

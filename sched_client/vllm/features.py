@@ -15,6 +15,7 @@ from sched_client.model import (
     RequestKind,
 )
 from sched_client.request_ids import MAX_ID_LENGTH
+from sched_client.text_class import text_class
 from sched_client.vllm.hints import NO_HINTS, Hints, read_hints
 from sched_client.vllm.mel import mel_duration_s
 from sched_client.vllm.whisper_tokens import Vocabulary
@@ -125,7 +126,8 @@ class FeatureReader:
             features = Features(
                 self.model, "text", "", None, kind, None, prompt_tokens, max_tokens, "none"
             )
-            return Reading(features, features, hints)
+            kind_of = text_class(hints.request_type if self.trust_hints else "", prompt_tokens)
+            return Reading(features, features._replace(language=kind_of), hints)
         language, task, timestamps, bare = self._transcript(request.prompt_token_ids or _NO_IDS)
         if request.resumable:
             kind = "session"

@@ -7,7 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from sched_client.completion import CompletionReport, EngineStatus, RunningSource
-from sched_client.model import Snapshot
+from sched_client.model import (
+    DEFAULT_MODEL,
+    TEXT_TASK,
+    KappaEntry,
+    Key,
+    Settings,
+    Snapshot,
+    prior_snapshot,
+)
 
 
 class Request:
@@ -27,6 +35,13 @@ class Request:
         self.num_output_tokens = 0
         self.status = SimpleNamespace(name="WAITING")
         self.__dict__.update(others)
+
+
+def text_snapshot(settings: Settings) -> Snapshot:
+    """Build what orders text requests by their prompts, a token for each of its own."""
+    prior = prior_snapshot(settings=settings)
+    by_prompt = KappaEntry(kappa_tokens_per_s=1.0, sample_count=9, source="learned")
+    return replace(prior, kappas={**prior.kappas, Key(DEFAULT_MODEL, TEXT_TASK): by_prompt})
 
 
 class FakeLink:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sched_client.model import (
+    DEFAULT_TEXT_TOKENS,
     GLOBAL_KEY,
     WHISPER_MAX_TOKENS,
     Features,
@@ -95,9 +96,27 @@ def test_an_unknown_duration_counts_as_the_mean_of_what_was_seen() -> None:
 
 
 def test_text_requests_are_sized_by_their_prompt() -> None:
-    snapshot = prior_snapshot(kappa_tokens_per_s=0.5)
-    features = Features(kind="text", task="text", prompt_tokens=100, max_tokens=1000)
+    sized = KappaEntry(kappa_tokens_per_s=0.5, source="learned")
+    snapshot = make_snapshot(kappas={**make_snapshot().kappas, Key("whisper", "text"): sized})
+    features = Features("whisper", "text", kind="text", prompt_tokens=100, max_tokens=1000)
     assert evaluate(snapshot, features).tokens == 50.0
+
+
+def test_unknown_text_is_never_counted_by_what_speech_taught() -> None:
+    for model in ("whisper", "unheard-of"):
+        features = Features(model, "text", kind="text", prompt_tokens=7_000, max_tokens=10_000)
+        estimate = evaluate(make_snapshot(), features)
+        assert (estimate.tokens, estimate.source) == (DEFAULT_TEXT_TOKENS, "prior")
+
+
+def test_a_text_key_falls_back_to_its_size_and_ends_at_its_task() -> None:
+    assert list(Key("m", "text", "a/b/21").chain()) == [
+        Key("m", "text", "a/b/21"),
+        Key("m", "text", "/21"),
+        Key("m", "text"),
+    ]
+    assert list(Key("m", "text", "/21").chain()) == [Key("m", "text", "/21"), Key("m", "text")]
+    assert list(Key("m", "text").chain()) == [Key("m", "text")]
 
 
 def test_a_request_is_routed_by_its_seconds() -> None:

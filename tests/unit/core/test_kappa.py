@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from estimator.core.config import CoreConfig
 from estimator.core.kappa import KappaTable
 from sched_client.model import GLOBAL_KEY, Key, Snapshot
+from sched_client.text_class import text_class
 from sched_client.validity import invalid_reason
 from tests.support.completions import completion_of, speech
 
@@ -108,7 +109,9 @@ def test_text_is_counted_in_prompt_tokens_and_stops_at_its_task() -> None:
             )
         )  # fmt: skip
     entries = table.entries()
-    assert set(entries) == {GLOBAL_KEY, Key("default", "text")}
+    sizes = {Key("default", "text", text_class("", prompt)) for prompt in (500, 1_000, 1_999)}
+    assert sizes | {GLOBAL_KEY, Key("default", "text")} <= entries.keys()
+    assert {key.task for key in entries} == {"", "text"}
     assert entries[Key("default", "text")].kappa_tokens_per_s == pytest.approx(0.1, rel=0.05)
     assert entries[GLOBAL_KEY].sample_count == 0
 

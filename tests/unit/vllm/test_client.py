@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from sched_client.model import Settings, prior_snapshot
+from sched_client.model import Settings
 from sched_client.options import ClientOptions
 from sched_client.policies.ledger import OvertakingLedger
 from sched_client.vllm.client import EngineClient
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.queue import KappadQueue
-from tests.support.vllm_fakes import FakeLink, Request, StockQueue
+from tests.support.vllm_fakes import FakeLink, Request, StockQueue, text_snapshot
 
 
 class _Engine:
@@ -18,7 +18,7 @@ class _Engine:
 
     def __init__(self, *, priorities: bool = False, **settings: object) -> None:
         chosen = Settings(**settings)  # type: ignore[arg-type]  # test values
-        self.link = FakeLink(prior_snapshot(settings=chosen))
+        self.link = FakeLink(text_snapshot(chosen))
         self.link.publish()
         self.client = EngineClient(
             options=ClientOptions(stale_fcfs_after_s=5.0),

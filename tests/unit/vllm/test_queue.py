@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_client.model import Mode, PolicyParameters, Settings, prior_snapshot
+from sched_client.model import Mode, PolicyParameters, Settings
 from sched_client.options import ClientOptions
 from sched_client.policies import create_policy
 from sched_client.vllm.client import EngineClient
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.queue import KappadQueue
-from tests.support.vllm_fakes import FakeLink, Request, StockQueue
+from tests.support.vllm_fakes import FakeLink, Request, StockQueue, text_snapshot
 
 PARAMETERS = PolicyParameters()
 
@@ -20,7 +20,7 @@ PARAMETERS = PolicyParameters()
 def _client() -> EngineClient:
     return EngineClient(
         options=ClientOptions(),
-        link=FakeLink(prior_snapshot(settings=Settings(mode="on"))),
+        link=FakeLink(text_snapshot(Settings(mode="on"))),
         reader=FeatureReader(),
         new_queue=lambda owner: KappadQueue(StockQueue, owner),
         clock=lambda: 5.0,
