@@ -131,3 +131,34 @@ def test_a_priority_counts_only_where_vllm_counts_it(priorities: bool, expected:
     engine.arrive("short", 1)
     engine.arrive("pushy", 90, priority=-100)
     assert engine.admit() == expected
+
+
+def test_what_runs_is_given_with_its_tokens_so_far_and_no_longer_than_it_runs() -> None:
+    engine = _Engine(mode="shadow")
+    source = engine.link.running
+    assert source is not None
+    requests = [engine.arrive(name, 7) for name in ("a", "b", "c")]
+    assert list(source.read(256)) == []
+    for _ in requests:
+        name = engine.admit()
+        output = SimpleNamespace(scheduled_new_reqs=[SimpleNamespace(req_id=name)])
+        engine.client.end_step(output, 1)
+    requests[0].num_output_tokens = 5
+    found = {one.request_id: one for one in source.read(256)}
+    assert {name: one.output_tokens for name, one in found.items()} == {"a": 5, "b": 0, "c": 0}
+    assert all(one.features.prompt_tokens == 7 for one in found.values())
+    assert [one.request_id for one in source.read(2)] == ["a", "c"]
+    engine.finish(requests[0])
+    assert {one.request_id for one in source.read(256)} == {"b", "c"}
+
+
+def test_nothing_is_given_while_off_or_failed() -> None:
+    engine = _Engine(mode="shadow")
+    given = []
+    for mode in ("off", "shadow"):
+        engine.link.set(mode=mode)
+        engine.client.begin_step()
+        given.append(engine.link.running is not None)
+    engine.client.fail(RuntimeError("ours"))
+    given.append(engine.link.running is not None)
+    assert given == [False, True, False]
