@@ -36,6 +36,8 @@ _log = get_logger("learner")
 SLICE_S: Final = 0.002
 # Rows committed and learned together: about 50 ms of learning until the next commit.
 GROUP_ROWS: Final = 1024
+# More than that, so that a replay catches up with a full load that goes on meanwhile.
+_REPLAY_ROWS: Final = 2 * GROUP_ROWS
 # Versions are promised to the store in blocks, so that none is used twice after a crash: one
 # write for 200 s of publishing at full rate.
 VERSION_BLOCK: Final = 1000
@@ -262,16 +264,16 @@ class Learner:
             self._fresh.extend(result.accepted)
 
     async def _replay(self) -> None:
-        after = self._learned_row_id
+        after, store = self._learned_row_id, self._worker.store
         try:
-            page = await self._worker.read(
-                lambda: self._worker.store.read(after_row_id=after, limit=GROUP_ROWS)
+            page, last = await self._worker.read(
+                lambda: (store.read(after_row_id=after, limit=_REPLAY_ROWS), store.last_row_id())
             )
         except StoreError:
             await asyncio.sleep(_STORE_RETRY_S)
             return
         await self._learn(page, forgive=True)
-        if len(page) < GROUP_ROWS:  # nothing is committed between the read and here
+        if not page or page[-1].row_id >= last:  # nothing is committed between the read and here
             self.replaying = False
             _log.info("replayed", learned=self.pipeline.learned_count)
 

@@ -9,7 +9,7 @@ from estimator.core.drift import DriftEvent
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
 from estimator.runtime.errors import ExhaustedError, UnavailableError
-from estimator.runtime.learner import VERSION_BLOCK
+from estimator.runtime.learner import GROUP_ROWS, VERSION_BLOCK
 from sched_client.model import Key, Settings
 from tests.support.runtime import NOW_S, FragileStore, completions, config, running, until
 
@@ -171,6 +171,31 @@ async def test_our_own_bug_stops_the_learner_loudly_and_nothing_else(
         await until(lambda: not run.learner.replaying, "replayed in spite of it")
         assert not run.learner.failure
         assert run.metrics.unlearnable._value.get() == 1.0
+
+
+async def test_a_replay_catches_up_with_a_load_that_never_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned: list[str] = []
+
+    def note(_: Pipeline, completion: Completion) -> tuple[DriftEvent, ...]:
+        learned.append(completion.completion_id)
+        return ()
+
+    monkeypatch.setattr(Pipeline, "learn_one", note)
+    store = FragileStore()
+    store.append(completions(3 * GROUP_ROWS))
+    async with running(store, config()) as run:
+        reported = 3 * GROUP_ROWS
+        for _ in range(8):
+            # Acknowledged while the replay goes on, so that the next full group waits already.
+            await run.learner.submit(completions(GROUP_ROWS, first=reported))
+            reported += GROUP_ROWS
+            if not run.learner.replaying:
+                break
+        assert not run.learner.replaying
+        await until(lambda: len(learned) >= reported, "all learned")
+    assert learned == [f"boot-{n}" for n in range(reported)]
 
 
 async def test_rows_reported_during_a_replay_are_learned_once_and_in_order() -> None:
