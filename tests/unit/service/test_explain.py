@@ -99,6 +99,17 @@ async def test_the_whole_history_is_searched_in_slices(
         assert await setup.ids(str(n)) == [f"boot-{n % 5}-{n}"], n
 
 
+async def test_uses_of_an_id_long_before_the_newest_are_not_looked_for(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain, "_SLICE_ROWS", 4)
+    names = ["x"] * 2 + ["other"] * 10 + ["x"] * 6 + ["other"]
+    setup.store.append(
+        [completion("boot", n, f"cmpl-{name}-00000000") for n, name in enumerate(names)]
+    )
+    assert await setup.ids("x") == [f"boot-{n}" for n in range(17, 11, -1)]
+
+
 async def test_no_more_than_a_hundred_are_told(setup: Setup) -> None:
     setup.store.append([completion("boot", n, "cmpl-same-00000000") for n in range(150)])
     ids = await setup.ids("same")
