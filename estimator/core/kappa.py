@@ -11,18 +11,16 @@ from typing import Any, Final, NamedTuple
 from estimator.core.censored import Bound, Limits, impute
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, kappa_watch
-from estimator.core.learner import AffineRegressor, Anchor
+from estimator.core.learner import AffineRegressor, Anchor, Taught
 from estimator.core.node import Node
 from estimator.core.observation import Completion
 from sched_client.model import GLOBAL_KEY, TEXT_TASK, YOUNG_SAMPLES, KappaEntry, Key
 
-# A parent's sums take every completion; once it has so many, its line, spread and quantiles are
-# brought up to date with every so many-th only. They serve keys that have few completions of
-# their own, and cost as much as the key's own; a parent is at most 3 completions behind.
-_THIN_AFTER: Final = 64
-_THIN_BY: Final = 4
-
-
+# A key tells its parents of its first completions at once, and of the others in batches of so
+# many. They serve keys that have few completions of their own, and four of them would cost more
+# than the key itself.
+_TELL_AT_ONCE: Final = 4
+_TELL_BY: Final = 8
 # Standard errors of the reference that a residual may be off by without saying anything. Where
 # clips above the median length follow those below it, or the reverse, 0, 1 and 2 gave a false
 # event in 22, 11 and 3 of 32 runs.
@@ -48,9 +46,9 @@ class KappaTable:
 
     Notes
     -----
-    A completion teaches its key and the key's parents, the most general first, so that each
-    shrinks toward what its parent has just learned: at most five closed-form fits. Text requests
-    are counted in prompt tokens, so they teach the keys of their own task and stop there.
+    A completion teaches its key, and a key tells its parents, so that others can shrink toward
+    them. Text requests are counted in prompt tokens, so they teach the keys of their own task and
+    stop there.
 
     Least recently used: a completion touches its key and then its parents, so that the oldest key
     never has children. Keys below ``min_samples`` wait in a list of their own, which is emptied
@@ -126,15 +124,12 @@ class KappaTable:
             regressor.weight_ + regressor.pull_,
         )  # fmt: skip
         self._touch(node, taught=True)
-        weight = regressor.weight_of(size)
-        value, deviation = regressor.judge(size, y)
-        self._teach(node, size, y, value, weight)
+        taught = self._teach(node, size, y, expected)
         reference, slack = expected, 0.0
         if node.watch is not None and node.watch.reference_:
             reference, error = _recall(node.watch.reference_, size)
             slack = _SLACK_DEVIATIONS * error * regressor.temper.scale_
-        y = expected if value is None else value
-        return Lesson(node, Sample(y, expected, reference, deviation, slack, size, known))
+        return Lesson(node, Sample(y, expected, reference, taught.deviation, slack, size, known))
 
     def _learn_bound(self, key: Key, size: float, tokens: float) -> None:
         """Put a bound beside the completions of the keys that there are; it makes none."""
@@ -147,9 +142,7 @@ class KappaTable:
             expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
             imputed = impute(expected, regressor.temper.scale_, tokens, limits)
             if imputed is not None:
-                weight = imputed.share * regressor.weight_of(size)
-                regressor.absorb(size, imputed.tokens, weight)
-                regressor.solve()
+                regressor.teach_bound(size, imputed.tokens, imputed.share)
                 self._dirty[node.key] = node
 
     def set_bounds(self, bounds: Mapping[Key, Sequence[Bound]]) -> None:
@@ -169,30 +162,34 @@ class KappaTable:
     def _held(self, key: Key) -> Node | None:
         return self._root if key == GLOBAL_KEY else self._known.get(key) or self._new.get(key)
 
-    def _teach(
-        self, leaf: Node, size: float, y: float, value: float | None, weight: float
-    ) -> None:
-        chain = []
+    def _teach(self, leaf: Node, size: float, y: float, expected: float) -> Taught:
         node: Node | None = leaf
+        while node is not None:
+            node.n_seen += 1
+            self._dirty[node.key] = node
+            node = node.parent
+        actual = math.log(max(y, 1.0))
+        leaf.quantiles.learn_one(actual - math.log(expected))
+        taught = leaf.regressor.teach(size, y)
+        if leaf.n_seen <= _TELL_AT_ONCE or leaf.n_seen % _TELL_BY == 0:
+            self._tell(leaf, size, y, actual)
+        return taught
+
+    def _tell(self, leaf: Node, size: float, y: float, actual: float) -> None:
+        """Tell the parents, the most general first, so that each shrinks toward its own."""
+        sums = leaf.regressor.take_untold()
+        chain = []
+        node = leaf.parent
         while node is not None:
             chain.append(node)
             node = node.parent
-        actual = math.log(max(y, 1.0))
         for node in reversed(chain):
             regressor = node.regressor
-            node.n_seen += 1
-            self._dirty[node.key] = node
-            regressor.absorb(size, value, weight)
-            if node is leaf:
-                expected = regressor.intercept_ + regressor.kappa_ * size
-                node.quantiles.learn_one(actual - math.log(max(1.0, expected)))
-            elif node.n_seen > _THIN_AFTER and node.n_seen % _THIN_BY:
-                continue
-            else:
-                expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
-                node.quantiles.learn_one(actual - math.log(expected))
-                temper = regressor.temper
-                temper.spread(abs(y - expected) / (temper.scale_ * math.sqrt(expected)))
+            expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
+            node.quantiles.learn_one(actual - math.log(expected))
+            temper = regressor.temper
+            temper.spread(abs(y - expected) / (temper.scale_ * math.sqrt(expected)))
+            regressor.add_sums(sums)
             regressor.solve()
 
     def _touch(self, leaf: Node, *, taught: bool) -> None:
@@ -254,9 +251,9 @@ class KappaTable:
         regressor = AffineRegressor(
             parent=parent.regressor if parent is not None else anchor,
             forgetting=config.forgetting,
-            level_forgetting=config.level_forgetting,
             shrinkage=config.shrinkage,
             level_shrinkage=config.level_shrinkage,
+            change_hazard=config.change_hazard,
             clip_deviations=config.clip_deviations,
             gross_deviations=config.gross_deviations,
         )

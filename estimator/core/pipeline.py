@@ -135,8 +135,6 @@ class Pipeline:
         if node.watch is not None:
             change = node.watch.update(lesson.sample)
             if change is not None:
-                if change.begun:
-                    node.regressor.discount(self.config.drift_keep_ratio)
                 events.append(self._open.note("kappa", node.key, change, completion))
         evicted = self._kappa.take_evicted_while_open()
         if evicted:

@@ -14,8 +14,6 @@ _MAX_STREAK: Final = 30
 # Steps of the scale's stochastic approximation, in natural logarithms: 1/(k + 2) for the k-th
 # residual down to this floor, which follows a change of spread within about 20 completions.
 _SCALE_STEP: Final = 0.1
-_UP: Final = math.exp(0.5 * _SCALE_STEP)
-_DOWN: Final = math.exp(-0.5 * _SCALE_STEP)
 # The smallest and largest scale. Noise-free data would drive it to 0, and then rounding
 # errors would be outliers.
 _MIN_SCALE: Final = 1e-3
@@ -31,6 +29,13 @@ class Temper:
         Robust standard deviation of residuals over their unit, before any data, > 0.
     clip_deviations, gross_deviations : float
         See `estimator.core.config.CoreConfig`.
+    least_ratio : float
+        A value below this share of what was expected is gross too, in [0, 1).
+    yields : bool
+        Whether the clip widens for further residuals on the same side.
+    scale_step : float
+        Least step of the scale's logarithm, in (0, 0.5]; about 2 over it are the residuals that
+        it follows a change of spread within.
 
     Attributes
     ----------
@@ -43,21 +48,37 @@ class Temper:
     -----
     A residual beyond ``clip_deviations`` is pulled in to it (Huber); a lone one beyond
     ``gross_deviations`` (a repetition loop of 444 tokens for a 2 s clip is at 100) teaches
-    nothing. Each further one *on the same side in a row* doubles the clip: loops at a rate of 5 %
-    seldom pair, while a change of level passes whole within a handful of completions.
+    nothing. Where the clip yields, each further one *on the same side in a row* doubles it: loops
+    at a rate of 5 % seldom pair, while a change of level passes whole within a handful of
+    completions.
 
     References
     ----------
     Huber (1964), Robust estimation of a location parameter. Hampel et al. (1986), ch. 2.6.
     """
 
-    __slots__ = ("clip_deviations", "gross_deviations", "n_seen_", "scale_", "streak_")
+    __slots__ = (
+        "_down", "_up", "clip_deviations", "gross_deviations", "least_ratio", "n_seen_",
+        "scale_", "scale_step", "streak_", "yields",
+    )  # fmt: skip
 
     def __init__(
-        self, scale: float, *, clip_deviations: float = 2.5, gross_deviations: float = 6.0
+        self,
+        scale: float,
+        *,
+        clip_deviations: float = 2.5,
+        gross_deviations: float = 6.0,
+        least_ratio: float = 0.0,
+        yields: bool = True,
+        scale_step: float = _SCALE_STEP,
     ) -> None:
         self.clip_deviations = clip_deviations
         self.gross_deviations = gross_deviations
+        self.least_ratio = least_ratio
+        self.yields = yields
+        self.scale_step = scale_step
+        self._up = math.exp(0.5 * scale_step)
+        self._down = math.exp(-0.5 * scale_step)
         self.scale_ = scale
         self.n_seen_ = 0
         self.streak_ = 0
@@ -88,9 +109,12 @@ class Temper:
         same_side = self.streak_ != 0 and (z > 0.0) == (self.streak_ > 0)
         length = min(abs(self.streak_) + 1, _MAX_STREAK) if same_side else 1
         self.streak_ = length if z > 0.0 else -length
-        if length == 1 and magnitude > self.gross_deviations:
+        gross = magnitude > self.gross_deviations or y < self.least_ratio * expected
+        if length == 1 and gross:
             return None, deviation
-        limit = self.clip_deviations * 2.0 ** (length - 1)
+        limit = self.clip_deviations
+        if self.yields:
+            limit *= 2.0 ** (length - 1)
         if magnitude <= limit:
             return y, deviation
         return expected + math.copysign(limit, z) * deviation, deviation
@@ -99,10 +123,10 @@ class Temper:
         """Learn the spread alone from one absolute standardized residual."""
         step = 1.0 / (self.n_seen_ + 2.0)
         self.n_seen_ += 1
-        if step > _SCALE_STEP:
+        if step > self.scale_step:
             up, down = math.exp(0.5 * step), math.exp(-0.5 * step)
         else:
-            up, down = _UP, _DOWN
+            up, down = self._up, self._down
         if magnitude > _MEDIAN_DEVIATION:
             if self.scale_ < _MAX_SCALE:
                 self.scale_ *= up

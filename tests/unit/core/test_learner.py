@@ -89,9 +89,7 @@ def test_kappa_is_never_negative() -> None:
 @given(st.permutations(range(12)))
 def test_order_does_not_matter_without_forgetting(order: list[int]) -> None:
     data = pairs(12)
-    sums, permuted = (
-        AffineRegressor(parent=anchor(), forgetting=1.0, level_forgetting=1.0) for _ in range(2)
-    )
+    sums, permuted = (AffineRegressor(parent=anchor(), forgetting=1.0) for _ in range(2))
     for x, y in data:
         sums.absorb(x["size"], y)
     for i in order:
@@ -102,34 +100,78 @@ def test_order_does_not_matter_without_forgetting(order: list[int]) -> None:
     assert permuted.intercept_ == pytest.approx(sums.intercept_, rel=1e-9, abs=1e-9)
 
 
-def test_discounting_lets_the_new_through() -> None:
-    kept, discounted = (AffineRegressor(parent=anchor(), forgetting=0.99) for _ in range(2))
-    for x, y in pairs(300):
-        kept.learn_one(x, y)
-        discounted.learn_one(x, y)
-    discounted.discount(0.1)
-    for x, y in pairs(20, kappa=6.0, seed=1):
-        kept.learn_one(x, y)
-        discounted.learn_one(x, y)
-    far = {"size": 20.0}
-    assert kept.predict_one(far) < discounted.predict_one(far) < 130.0
+def test_a_new_level_is_followed_and_the_shape_kept() -> None:
+    regressor = AffineRegressor(parent=anchor())
+    for x, y in pairs(600):
+        regressor.learn_one(x, y)
+    for x, y in pairs(30, seed=2):
+        regressor.learn_one(
+            {"size": 10.0 + x["size"] / 29.0}, 1.8 * y * 34.0 / (3.0 + 3.1 * x["size"])
+        )
+    assert regressor.level.n_changes_ == 1
+    # Clips of 10 s say nothing of others, whose share of slope and intercept stays.
+    for size in (5.0, 10.5, 29.0):
+        expected = 1.8 * (3.0 + 3.1 * size)
+        assert regressor.predict_one({"size": size}) == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize("state", [[1.0] * 15, [float("nan")] * 16])
+def test_a_change_is_followed_within_fifteen_and_a_slow_one_without_being_dropped_for() -> None:
+    within = []
+    for seed in range(20):
+        regressor = AffineRegressor(parent=anchor())
+        for x, y in pairs(300, seed=seed):
+            regressor.learn_one(x, y)
+        for i, (x, y) in enumerate(pairs(60, kappa=5.6, seed=100 + seed), start=1):
+            regressor.learn_one(x, y)
+            if abs(regressor.predict_one({"size": 15.0}) / (3.0 + 5.6 * 15.0) - 1.0) < 0.1:
+                within.append(i)
+                break
+    assert len(within) == 20
+    assert sorted(within)[10] <= 8
+    assert sorted(within)[17] <= 15
+
+
+def test_nothing_changing_it_errs_as_little_as_one_that_never_forgets() -> None:
+    errors = [0.0, 0.0]
+    for seed in range(4):
+        follows = AffineRegressor(parent=anchor())
+        never = AffineRegressor(parent=anchor(), forgetting=1.0, change_hazard=1e-12)
+        for i, (x, y) in enumerate(pairs(2_000, seed=seed)):
+            for which, learner in enumerate((follows, never)):
+                if i >= 100:
+                    errors[which] += abs(learner.predict_one(x) - y)
+                learner.learn_one(x, y)
+    assert errors[0] <= 1.01 * errors[1]
+
+
+def test_what_is_told_to_parents_is_what_was_learned_since() -> None:
+    child, parent, other = (AffineRegressor(parent=anchor(), forgetting=1.0) for _ in range(3))
+    for x, y in pairs(40):
+        child.learn_one(x, y)
+        parent.add_sums(child.take_untold())
+    for x, y in pairs(40):
+        other.learn_one(x, y)
+    other_parent = AffineRegressor(parent=anchor(), forgetting=1.0)
+    other_parent.add_sums(other.take_untold())
+    parent.solve()
+    other_parent.solve()
+    assert child.take_untold() == [0.0] * 6
+    assert parent.kappa_ == pytest.approx(other_parent.kappa_)
+    assert parent.weight_ == pytest.approx(child.weight_)
+
+
+def test_a_bound_raises_the_level() -> None:
+    regressor = AffineRegressor(parent=anchor())
+    for x, y in pairs(100):
+        regressor.learn_one(x, y)
+    before = regressor.predict_one({"size": 10.0})
+    for _ in range(20):
+        regressor.teach_bound(10.0, 60.0, 0.9)
+    assert before < 36.0
+    assert regressor.predict_one({"size": 10.0}) > 45.0
+
+
+@pytest.mark.parametrize("state", [[1.0] * 15, [float("nan")] * 32])
 def test_a_damaged_state_is_refused(state: list[float]) -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         AffineRegressor(parent=anchor()).restore(state)
-
-
-def test_a_factor_follows_the_level_before_the_line_does() -> None:
-    two_rates = AffineRegressor(parent=anchor())
-    one_rate = AffineRegressor(parent=anchor(), level_shrinkage=1e12)
-    for x, y in pairs(600):
-        two_rates.learn_one(x, y)
-        one_rate.learn_one(x, y)
-    for x, y in pairs(40, seed=2):
-        two_rates.learn_one(x, 1.5 * y)
-        one_rate.learn_one(x, 1.5 * y)
-    expected = 1.5 * (3.0 + 3.1 * 15.0)
-    assert two_rates.predict_one({"size": 15.0}) == pytest.approx(expected, rel=0.12)
-    assert one_rate.predict_one({"size": 15.0}) < 0.85 * expected
