@@ -22,10 +22,12 @@ from sched_client.model import KappaEntry, Key
 from sched_client.options import DEFAULT_TARGET
 
 if TYPE_CHECKING:  # the store's module only when a command runs
+    from estimator.core.drift_event import DriftEvent
     from estimator.store.base import KappaPoint
 
 # Charts are for the eyes; `--json` gives all of them.
 _MAX_CHARTS = 12
+_MAX_MARKS = 5
 
 
 def kappa(
@@ -42,10 +44,13 @@ def kappa(
     timeout_s: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
-    """Show κ (output tokens per second) of every key."""
+    """Show κ (output tokens per second) of every key, or how it went and where it changed."""
+    events: list[DriftEvent] = []
     with connect(target, timeout_s) as client:
         if history:
             points, kappas = list(islice(client.kappa_history(model, language), limit)), []
+            if points and not as_json:
+                events = list(client.drift_events())
         else:
             wanted = (
                 pair
@@ -56,7 +61,7 @@ def kappa(
     if not as_json and not (points if history else kappas):
         say(_nothing(history=history, model=model, language=language))
     elif history:
-        _show_history(points, as_json=as_json)
+        _show_history(points, events, as_json=as_json)
     elif as_json:
         say_json({"kappas": [entry_document(key, entry) for key, entry in kappas]})
     else:
@@ -135,7 +140,9 @@ def _show_table(kappas: Iterable[tuple[Key, KappaEntry]]) -> None:
     )
 
 
-def _show_history(points: "list[KappaPoint]", *, as_json: bool) -> None:
+def _show_history(
+    points: "list[KappaPoint]", events: "list[DriftEvent]", *, as_json: bool
+) -> None:
     if as_json:
         say_json({"history": [_point_document(one) for one in points]})
         return
@@ -155,9 +162,23 @@ def _show_history(points: "list[KappaPoint]", *, as_json: bool) -> None:
         )
         say(draw([point.recorded_s for point in one], values))
         say(f"{'':>9}{at(one[0].recorded_s)} to {at(last.recorded_s)}")
+        marks = [event for event in events if _marks(event, key, one)]
+        for event in marks[:_MAX_MARKS]:
+            say(f"{'':>9}drift {at(event.detected_s)}: {event.before:.3g} to {event.after:.3g}")
+        if len(marks) > _MAX_MARKS:
+            say(f"{'':>9}{len(marks) - _MAX_MARKS:,} more; see `kappad drift`")
         say()
     if len(ordered) > _MAX_CHARTS:
         say(f"{len(ordered) - _MAX_CHARTS} more keys; narrow with --model and --language")
+
+
+def _marks(event: "DriftEvent", key: Key, points: "list[KappaPoint]") -> bool:
+    """Say whether an event belongs to a chart: of its κ, and within its time."""
+    return (
+        event.kind == "kappa"
+        and Key(event.model, event.task, event.language, event.timestamps) == key
+        and points[0].recorded_s <= event.detected_s <= points[-1].recorded_s
+    )
 
 
 def _point_document(point: "KappaPoint") -> dict[str, object]:
