@@ -27,7 +27,7 @@ class Sample(NamedTuple):
     Attributes
     ----------
     y : float
-        What came, after clipping.
+        What came, ≥ 0; the watch clips it by itself.
     expected, reference : float
         What the newest coefficients and those of `LevelWatch.reference_` predicted, ≥ 0. A
         reference that is ``y`` itself says that those coefficients cannot know.
@@ -105,6 +105,8 @@ _MAX_SKIPPED: Final = 64
 # Weight of the newest completion in the level seen while an event is open: about 20, so that its
 # end is not an accident.
 _SLOW: Final = 0.05
+# What is this many times off what was expected counts as that many while an event is open.
+_MAX_FACTOR: Final = 3.0
 # Completions after a detection before it can be over.
 _MIN_ADAPT: Final = 8
 # κ's residuals spread by 0.14 to 0.38 of the estimate on eight traces; less would make an event
@@ -245,7 +247,9 @@ class LevelWatch:
     def _follow(self, sample: Sample) -> Change | None:
         self._adapting += 1
         share = max(_SLOW, 1.0 / self._adapting)
-        self._y += share * (sample.y - self._y)
+        # A loop of 444 tokens must not hold an event open.
+        y = min(max(sample.y, sample.expected / _MAX_FACTOR), sample.expected * _MAX_FACTOR)
+        self._y += share * (y - self._y)
         self._expected += share * (sample.expected - self._expected)
         self._units += share * (sample.units - self._units)
         wrong = abs(self._y - self._expected) > TOLERANCE_RATIO * self._y
