@@ -137,6 +137,8 @@ def test_predict_prints_a_table(taught: Sidecar) -> None:
         ["learn"],
         ["export"],
         ["export", "somewhere.txt"],
+        ["export", "--model", "somewhere.csv"],
+        ["explain"],
         ["kappa", "--limit", "0"],
         ["status", "--timeout-s", "-1"],
         ["nonsense"],
@@ -160,11 +162,13 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
         ["kappa"],
         ["kappa", "--history"],
         ["drift"],
+        ["explain", "x"],
         ["mode", "get"],
         ["mode", "set", "on"],
         ["predict", "--duration", "1"],
         ["learn", str(ROOT / "README.md")],
         ["export", "-"],
+        ["export", "--model", "-"],
     ],
 )
 def test_nobody_listening_is_one_line_with_the_remedy_and_exit_code_1(

@@ -55,6 +55,24 @@ def test_learning_twice_teaches_once_wherever_the_file_lies(
     assert "0 rows taught, 300 known already" in done.stdout
 
 
+def test_a_file_that_was_taught_in_part_is_completed_after_a_restart(tmp_path: Path) -> None:
+    whole = gzip.compress(GOOD.encode())
+    path = tmp_path / "part.csv.gz"
+    state = ["--state-dir", str(tmp_path / "state")]
+    path.write_bytes(whole[: len(whole) // 2])
+    with sidecar(*state) as first:
+        done = kappad(["learn", str(path), "--json"], target=first.target)
+        assert done.returncode == 3
+        part = json.loads(done.stdout)["accepted_count"]
+        assert 0 < part < 300
+    path.write_bytes(whole)
+    with sidecar(*state) as second:
+        again = kappad_json(["learn", str(path)], target=second.target)
+        assert (again["accepted_count"], again["duplicate_count"]) == (300 - part, part)
+        assert again["learned_count"] == 300
+        assert kappad_json(["learn", str(path)], target=second.target)["accepted_count"] == 0
+
+
 def test_bad_rows_are_named_by_file_and_line_and_skipped(running: Sidecar, tmp_path: Path) -> None:
     text = "audio_s,output_tokens\n1,4\nnan,4\n2,7\n3,-1\n"
     name = write(tmp_path / "bad.csv", text)
