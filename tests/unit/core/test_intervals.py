@@ -77,12 +77,12 @@ def test_a_change_of_spread_is_followed_within_20(before: float, after: float) -
 
 
 def test_a_short_bias_is_not_paid_for_long() -> None:
-    # Six completions far above the line, as after a change that the learner follows in as many.
+    # Four completions far above the line, as after a change that the learner follows in as many.
     found = [
         _coverage(
             RatioQuantiles(),
-            _normal(seed, 400, 0.2) + _normal(50 + seed, 6, 0.2, mean=0.5)
-            + _normal(100 + seed, 214, 0.2),
+            _normal(seed, 400, 0.2) + _normal(50 + seed, 4, 0.2, mean=0.5)
+            + _normal(100 + seed, 216, 0.2),
             420,
         )[1]
         for seed in range(30)
@@ -100,7 +100,7 @@ def test_long_run_coverage_survives_residuals_that_never_settle() -> None:
     p50, p90, p99 = _coverage(RatioQuantiles(), values)
     assert (p90, p99) == pytest.approx((0.9, 0.99), abs=0.002)
     # The median's steps are as large as the scale was, so its errors are balanced by weight.
-    assert p50 == pytest.approx(0.5, abs=0.025)
+    assert p50 == pytest.approx(0.5, abs=0.03)
 
 
 def test_residuals_without_noise_close_the_interval() -> None:
