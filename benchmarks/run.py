@@ -7,6 +7,7 @@ figure; RESULTS.md says for each whether it was kept.
 
 import argparse
 import json
+import math
 import operator
 import os
 import platform
@@ -66,9 +67,44 @@ class Benchmark:
     promises: tuple[Promise, ...] = ()
 
 
+# What, where in the JSON of ``benchmarks.learning``, comparison, limit.
+_LEARNING: Final = (
+    ("error where nothing changes, over the cumulative learner's",
+     "contest/tables/contest/pipeline (kappad)/iid_over_cumulative", "<=", 1.005),
+    *((f"completions to {how} after x1.5, {who}, over the told learner's",
+       f"contest/{path}_over_told", "<=", 1.5)
+      for path, how, who in (
+          ("cross_p50", "cross into ±10 %", "median"), ("cross_p90", "cross into ±10 %", "p90"),
+          ("stay_p50", "stay for 20", "median"), ("stay_p90", "stay for 20", "p90"))),
+    ("the same in completion order over trace order, median to cross",
+     "changes/cross_p50_completion_over_trace_order", "<=", 1.3),
+    ("the same, median to stay", "changes/stay_p50_completion_over_trace_order", "<=", 1.3),
+    ("error in completion order over trace order, worst trace",
+     "completion_order/mae_over_trace_order_worst", "<=", 1.3),
+    ("bias of κ after 10 of 64 concurrent requests, worst trace",
+     "completion_order/bias_after_10_worst", "<=", 0.05),
+    ("changes of x1.5 reported within 40, relative spread up to .3",
+     "detection/reported_within_40_ratio_narrow", ">=", 0.99),
+    ("changes of x1.5 reported within 80, relative spread above .3",
+     "detection/reported_within_80_ratio_wide", ">=", 0.95),
+    ("false drift events in 200,000 i.i.d. completions",
+     "detection/stationary_false_events_per_200000", "<=", 1),
+    ("p90 coverage, least of the traces and of 20-220 after a change",
+     "intervals/p90_coverage_least", ">=", 0.88),
+    ("p90 coverage, most of them", "intervals/p90_coverage_most", "<=", 0.92),
+    ("p90 coverage over 12,000 completions, off by at most",
+     "intervals/p90_long_run_off_worst", "<=", 0.005),
+    ("move of κ by spoilt completions, worst", "robustness/worst_absolute_move", "<=", 0.03),
+    ("move of a known key by 100,000 invented languages",
+     "robustness/flood/known_key_move", "<=", 0),
+    ("error over a new language's first 20 completions, known model over fresh one",
+     "shrinkage/known_over_fresh", "<=", 0.7),
+)  # fmt: skip
+
 BENCHMARKS: Final = (
     Benchmark("policies"),
     Benchmark("core"),
+    Benchmark("learning", promises=tuple(Promise(*one) for one in _LEARNING)),
     Benchmark("store"),
     Benchmark("transport", arguments=("--rounds", "6")),
     Benchmark(
@@ -231,6 +267,8 @@ def _section(benchmark: Benchmark) -> str:
     if benchmark.promises:
         lines += ["| promise | measured | limit | kept |", "|---|---|---|---|"]
         lines += [promise.judge(result) for promise in benchmark.promises] + [""]
+    for title, rows in _take_tables(result):
+        lines += [*_table(title, rows), ""]
     lines += ["| figure | value |", "|---|---|"]
     lines += [f"| {name} | {_number(value)} |" for name, value in _flat(result)]
     return "\n".join(lines) + "\n"
@@ -239,7 +277,25 @@ def _section(benchmark: Benchmark) -> str:
 def _find(result: object, path: str) -> float:
     for key in path.split("/"):
         result = result[key]  # type: ignore[index]  # JSON; a missing key stops the run
+    if result is None:
+        return math.nan  # "never", which keeps no promise
     return float(result)  # type: ignore[arg-type]  # a number, or the promise is wrong
+
+
+def _take_tables(value: Any) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:  # Any: JSON
+    """Take out what stands under ``tables``: title, then row, then column."""
+    if isinstance(value, dict):
+        yield from value.pop("tables", {}).items()
+        for inner in value.values():
+            yield from _take_tables(inner)
+
+
+def _table(title: str, rows: dict[str, dict[str, Any]]) -> Iterator[str]:  # Any: JSON
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    yield f"| {title} | {' | '.join(column.replace('_', ' ') for column in columns)} |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for name, row in rows.items():
+        yield f"| {name} | {' | '.join(_number(row.get(column, '')) for column in columns)} |"
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:  # Any: JSON
@@ -256,6 +312,8 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:  # Any: JS
 def _number(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(_number(inner) for inner in value)
+    if value is None:
+        return "never"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -59,7 +59,8 @@ class Setting:
 
 
 def _drawn(trace: Trace, seed: int, n: int | None) -> Trace:
-    return resampled(trace, seed, n) if trace.completions else trace
+    count = len(trace) if n is None else min(n, len(trace))
+    return resampled(trace, seed, count) if trace.completions else trace
 
 
 def evaluate(
