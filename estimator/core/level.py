@@ -20,21 +20,23 @@ _MAX_NATS: Final = 50.0
 _DROP_ODDS: Final = 999.0
 # What stays at 4 to 1 until it is about to leave the window is believed too.
 _LATE_ODDS: Final = 4.0
-# Marks are kept for each of the last 8 completions, for every second one up to an age of 24, and
+# Marks are kept for each of the last 6 completions, for every second one up to an age of 16, and
 # for every fourth one up to 48.
-_EACH: Final = 8
-_SECOND: Final = 24
+_EACH: Final = 6
+_SECOND: Final = 16
 _FOURTH: Final = 48
 _LATE_AGE: Final = _FOURTH - 6
 # Numbers of a mark: index, and Σ1, Σs, Σy before it.
 _MARK: Final = 4
 # Two cumulative sums of standardized residuals say whether the marks are worth a look. Changes
 # worth following move residuals by 0.8 deviations and more, and half of that is the best slack
-# (Page 1954). With a sum above 2.5 the marks are read at a sixth of the completions.
+# (Page 1954). With a sum above 3 the marks are read at one completion in five.
 _SLACK: Final = 0.4
-_GATE: Final = 2.5
+_GATE: Final = 3.0
+# A ratio within √2 of its standard errors is no evidence for a change: its Bayes factor is below 1.
+_LEAST_CHI: Final = 2.0
 # While the odds are above this, the marks are read at each completion.
-_OPEN_ODDS: Final = 0.05
+_OPEN_ODDS: Final = 0.1
 
 
 class Shape(NamedTuple):
@@ -87,7 +89,7 @@ class Level:
     that of all before them; M carries the errors of both. The estimate mixes the old level and
     each new one by their posterior, so it moves before anything is certain.
 
-    Constant memory: sums at 20 marks at most, emptied whenever both cumulative sums are at 0,
+    Constant memory: sums at 23 marks at most, emptied whenever both cumulative sums are at 0,
     for then a change that began earlier is less likely than one that begins now.
 
     References
@@ -204,7 +206,11 @@ class Level:
             level = old / old_expected
             ratio = (came - old) / (level * new_expected)
             # Relative variance of the ratio where nothing changed, as counts.
-            m = 1.0 / (dispersion / (level * new_expected) + dispersion / old)
+            new = level * new_expected
+            m = new * old / (dispersion * (new + old))
+            off = ratio - 1.0
+            if off * off * m < _LEAST_CHI:
+                continue
             shape_after = _PRIOR_SHAPE + (ratio * m if ratio > 0.0 else 0.0)
             rate_after = _PRIOR_SHAPE + m
             nats = (
