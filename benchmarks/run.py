@@ -99,6 +99,8 @@ _LEARNING: Final = (
      "robustness/flood/known_key_move", "<=", 0),
     ("error over a new language's first 20 completions, known model over fresh one",
      "shrinkage/known_over_fresh", "<=", 0.7),
+    ("the same, a model of twice as many tokens as the prior expects",
+     "shrinkage/known_over_fresh_doubled", "<=", 0.7),
 )  # fmt: skip
 
 BENCHMARKS: Final = (

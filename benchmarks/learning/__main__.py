@@ -76,8 +76,16 @@ def _robustness(traces: Sequence[Trace]) -> Result:
 
 
 def _shrinkage(traces: Sequence[Trace]) -> Result:
-    table = shrinkage.measure(traces)
-    return {"tables": {"a new language": table}, **table["all"]}
+    plain = shrinkage.measure(traces)
+    doubled = shrinkage.measure([shrinkage.with_more_tokens(trace, 2) for trace in traces])
+    return {
+        "tables": {
+            "a new language, the prior made for such models": plain,
+            "a new language, a model of twice as many tokens": doubled,
+        },
+        **plain["all"],
+        **{f"{name}_doubled": value for name, value in doubled["all"].items()},
+    }
 
 
 PARTS: Final[dict[str, Callable[[Sequence[Trace]], Result]]] = {

@@ -3,6 +3,7 @@
 import random
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from estimator.evaluation import metrics
@@ -10,9 +11,9 @@ from estimator.evaluation.prequential import Run, run
 from estimator.evaluation.scenarios import Trace, in_trace_order, resampled
 from estimator.evaluation.subjects import PipelineSubject
 
-N_SEEDS: Final = 20
+N_SEEDS: Final = 10
 # Completions of each language that is known, and of the new one.
-N_KNOWN: Final = 200
+N_KNOWN: Final = 150
 N_NEW: Final = 20
 
 
@@ -24,11 +25,20 @@ def _error(one: Run, segment: int) -> float:
     return metrics.mae([row for row in metrics.scored(one.records) if row.segment == segment])
 
 
+def with_more_tokens(trace: Trace, factor: int) -> Trace:
+    """Give the trace as a model would write it whose vocabulary needs that many more tokens."""
+    return Trace(
+        trace.name,
+        tuple(replace(one, output_tokens=factor * one.output_tokens) for one in trace.completions),
+    )
+
+
 def measure(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
     """Give by language the error over its first 20 completions in a known model over a fresh one.
 
     ``oracle`` is the error of the 20 completions' own Σn/Σd over a fresh model's: what no learner
-    of a ratio goes below.
+    of a ratio goes below. ``excess`` is what the known model has above it, over what a fresh one
+    has.
     """
     table: dict[str, dict[str, float]] = {}
     totals = [0.0, 0.0, 0.0]
@@ -53,4 +63,8 @@ def measure(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
 
 def _ratios(means: Sequence[float]) -> dict[str, float]:
     known, fresh, oracle = means
-    return {"known_over_fresh": known / fresh, "oracle_over_fresh": oracle / fresh}
+    return {
+        "known_over_fresh": known / fresh,
+        "oracle_over_fresh": oracle / fresh,
+        "excess_over_fresh": (known - oracle) / (fresh - oracle),
+    }
