@@ -8,7 +8,7 @@ Owns the mathematics that puts the others beside them. Knows nothing of keys, cl
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from sched_client.model import YOUNG_SAMPLES
 
@@ -28,11 +28,15 @@ _COLLINEAR: Final = 1e-12
 # Completions that a factor of 1 on the anchor counts for: it only keeps the first one from
 # deciding alone. 0.1 to 1 gave biases within 1.1 % of each other after 10 completions.
 _FACTOR_SHRINKAGE: Final = 0.3
-# What running requests count, beside the line that was learned, fades by this with each
-# completion of a key: half after 46, 2 % after 259. Those that ran when the sums' memory begins
-# are missing from them as those that run now are, so an old key has no bias and full weight would
-# give it one of +3 %. 0.98, 0.985 and 0.99 left -5.2, -4.4 and -3.6 % after 10 completions and
-# +0.5, +2.2 and +4.3 % after 40.
+# What a bound counts in that factor, of what it counts in the line: a long one is imputed from
+# this very factor, and confirms it. After 10 completions 0, 0.25, 0.5 and 1 left a bias of -6.1,
+# -0.9, +2.9 and +8.2 % (ten seeds of eight traces, as all figures here).
+_FACTOR_SHARE: Final = 0.25
+# What running requests say, beside the line that was learned, fades by this with each completion
+# of a key after the first 20: half of it after 66, 3 % after 256. Those that ran when the sums'
+# memory begins are missing from them as those that run now are, so an old key has no bias, and
+# what runs would give it one of +3 %.
+_FULL: Final = 20
 _FADING: Final = 0.985
 _ROOT_HALF: Final = math.sqrt(0.5)
 _ROOT_TWO_OVER_PI: Final = math.sqrt(2.0 / math.pi)
@@ -70,6 +74,16 @@ class Anchor(NamedTuple):
     size_2: float
 
 
+class Sums(NamedTuple):
+    """Σw, Σws, Σws², Σwy and Σwsy over completions of size s and y tokens."""
+
+    w: float
+    ws: float
+    wss: float
+    wy: float
+    wsy: float
+
+
 class Evidence(NamedTuple):
     """What a line rests on.
 
@@ -77,66 +91,21 @@ class Evidence(NamedTuple):
     ----------
     line : Line
         What was learned.
-    weight : float
-        Completions that it counts for, those of the anchor included, > 0.
-    size_1, size_2 : float
-        Mean of their sizes, and of the squares.
+    sums : Sums
+        The completions that it was learned from.
+    size : float
+        The size at which its level is measured: their mean, > 0.
     scale : float
         Robust deviation of a residual, in units of √(expected tokens), > 0.
     anchor : Anchor
-        What it shrinks toward.
+        What it shrinks toward: something that rests on other completions.
     """
 
     line: Line
-    weight: float
-    size_1: float
-    size_2: float
+    sums: Sums
+    size: float
     scale: float
     anchor: Anchor
-
-
-class Fitted(Protocol):
-    """A line and where it was fitted."""
-
-    @property
-    def kappa_(self) -> float:
-        """Tokens for each unit of size."""
-
-    @property
-    def intercept_(self) -> float:
-        """Tokens at size 0."""
-
-    @property
-    def size_1_(self) -> float:
-        """Mean size."""
-
-    @property
-    def size_2_(self) -> float:
-        """Mean of the squared sizes."""
-
-
-def evidence_of(
-    fitted: Fitted, *, weight: float, scale: float, parent: Fitted, pull: float
-) -> Evidence:
-    """Collect a regression's evidence.
-
-    Parameters
-    ----------
-    fitted, parent : Fitted
-        The regression and what it shrinks toward.
-    weight, pull : float
-        Completions that the regression rests on, and that the parent counts for beside them.
-    scale : float
-        As in `Evidence`.
-    """
-    return Evidence(
-        Line(fitted.kappa_, fitted.intercept_),
-        weight + pull,
-        fitted.size_1_,
-        fitted.size_2_,
-        scale,
-        Anchor(Line(parent.kappa_, parent.intercept_), pull, parent.size_1_, parent.size_2_),
-    )
 
 
 class Limits(NamedTuple):
@@ -151,7 +120,7 @@ class Bound(NamedTuple):
 
     size: float
     tokens: float
-    count: float = 1.0
+    weight: float = 1.0
 
 
 class Imputed(NamedTuple):
@@ -242,7 +211,7 @@ def young_line(
     if not bounds or n_seen >= YOUNG_SAMPLES:
         return learned
     likely = with_bounds(evidence, bounds, limits)
-    share = _FADING**n_seen
+    share = _FADING ** max(n_seen - _FULL, 0)
     return Line(
         learned.kappa + share * (likely.kappa - learned.kappa),
         learned.intercept + share * (likely.intercept - learned.intercept),
@@ -262,8 +231,7 @@ def with_bounds(evidence: Evidence, bounds: Sequence[Bound], limits: Limits) -> 
 
     The first completions are short, so that how many tokens a long request wants follows from the
     anchor alone. What is carried over from it is its shape: its level is multiplied by what came
-    over what it expects of the same completions. A language with twice the prior's κ was 38 % low
-    after 10 completions with the anchor as it is, 3 % with its shape.
+    over what it expects of the same requests.
 
     References
     ----------
@@ -271,11 +239,10 @@ def with_bounds(evidence: Evidence, bounds: Sequence[Bound], limits: Limits) -> 
     Biometrika 66. Amemiya (1973), Regression analysis when the dependent variable is truncated
     normal, Econometrica 41.
     """
-    sums = _completed(evidence)
     line = evidence.line
     for _ in range(_MAX_STEPS):
-        after = _step(evidence, sums, bounds, line, limits)
-        ratio = after.at(evidence.size_1) / line.at(evidence.size_1)
+        after = _step(evidence, bounds, line, limits)
+        ratio = after.at(evidence.size) / line.at(evidence.size)
         bounded = min(max(ratio, 1.0 / _MAX_STEP_RATIO), _MAX_STEP_RATIO)
         if bounded != ratio:
             after = Line(after.kappa * bounded / ratio, after.intercept * bounded / ratio)
@@ -285,48 +252,36 @@ def with_bounds(evidence: Evidence, bounds: Sequence[Bound], limits: Limits) -> 
     return line
 
 
-# Σw, Σws, Σws², Σwy, Σwsy.
-_Sums = tuple[float, float, float, float, float]
-
-
-def _sums_of(line: Line, weight: float, size_1: float, size_2: float) -> _Sums:
-    s, ss = weight * size_1, weight * size_2
-    y = line.intercept * weight + line.kappa * s
-    return weight, s, ss, y, line.intercept * s + line.kappa * ss
-
-
-def _completed(evidence: Evidence) -> _Sums:
-    """Give the evidence's sums with the anchor at the level of the completions."""
-    line, weight, size_1, size_2, _, anchor = evidence
-    w, s, ss, y, sy = _sums_of(line, weight, size_1, size_2)
-    w_0, s_0, _, y_0, sy_0 = _sums_of(*anchor)
-    came = y - y_0
-    expected = anchor.line.intercept * (w - w_0) + anchor.line.kappa * (s - s_0)
-    # Bounds have no part in it: where they are long, they are imputed from this very level.
-    held = _FACTOR_SHRINKAGE * anchor.line.at(anchor.size_1)
-    factor = max(came + held, 0.0) / (expected + held) if expected > 0.0 else 1.0
-    return w, s, ss, came + factor * y_0, sy + (factor - 1.0) * sy_0
-
-
-def _step(
-    evidence: Evidence, sums: _Sums, bounds: Sequence[Bound], line: Line, limits: Limits
-) -> Line:
-    """One weighted least squares of the completions and the bounds, as seen from a line."""
-    w, s, ss, y, sy = sums
-    typical = line.at(evidence.size_1)
-    for size, tokens, count in bounds:
+def _step(evidence: Evidence, bounds: Sequence[Bound], line: Line, limits: Limits) -> Line:
+    """One weighted least squares of completions, bounds and anchor, as seen from a line."""
+    w, s, ss, y, sy = evidence.sums
+    (slope, intercept), pull, size_1, size_2 = evidence.anchor
+    # What came, and what the anchor expects of the same.
+    held = _FACTOR_SHRINKAGE * evidence.anchor.line.at(size_1)
+    came, hoped = y + held, intercept * w + slope * s + held
+    typical = line.at(evidence.size)
+    for size, tokens, weight in bounds:
         expected = line.at(size)
         imputed = impute(expected, evidence.scale, tokens, limits)
         if imputed is None:
             continue
-        counts = count * imputed.share * min(typical / expected, _MAX_WEIGHT)
+        counts = weight * imputed.share * min(typical / expected, _MAX_WEIGHT)
         w += counts
         s += counts * size
         ss += counts * size * size
         y += counts * imputed.tokens
         sy += counts * size * imputed.tokens
+        came += _FACTOR_SHARE * counts * imputed.tokens
+        hoped += _FACTOR_SHARE * counts * (intercept + slope * size)
+    factor = came / hoped if came > 0.0 and hoped > 0.0 else 1.0
+    w += pull
+    s += pull * size_1
+    ss += pull * size_2
+    y += pull * factor * (intercept + slope * size_1)
+    sy += pull * factor * (intercept * size_1 + slope * size_2)
     determinant = w * ss - s * s
-    slope = line.kappa
     if determinant > _COLLINEAR * w * ss:
         slope = max((w * sy - s * y) / determinant, 0.0)
+    else:
+        slope *= factor
     return Line(slope, (y - slope * s) / w)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from estimator.core.censored import Bound, Limits, Line, evidence_of, young_line
+from estimator.core.censored import Anchor, Bound, Evidence, Limits, Line, young_line
 from estimator.core.drift import LevelWatch
 from estimator.core.intervals import RatioQuantiles
 from estimator.core.learner import AffineRegressor
@@ -13,6 +13,8 @@ from sched_client.model import KappaEntry, Key
 _MOVED_RATIO: Final = 0.01
 # Quantiles wander by a few percent for ever; a client sorts by the estimate, not by them.
 _MOVED_QUANTILE_RATIO: Final = 0.05
+# A parent knows something of its own where at least half of its completions are others'.
+_OTHERS_RATIO: Final = 2.0
 
 
 class Node:
@@ -38,13 +40,28 @@ class Node:
     def line(self) -> Line:
         """Give the line learned, and what the requests that run say beside it."""
         r = self.regressor
+        learned = Line(r.kappa_, r.intercept_)
         if not self.bounds:
-            return Line(r.kappa_, r.intercept_)
-        evidence = evidence_of(
-            r, weight=r.weight_, scale=r.temper.scale_, parent=r.parent, pull=r.pull_
-        )
+            return learned
+        evidence = Evidence(learned, r.sums(), r.size_1_, r.temper.scale_, self._anchor())
         limits = Limits(r.clip_deviations, r.gross_deviations)
         return young_line(evidence, self.bounds, n_seen=self.n_seen, limits=limits)
+
+    def _anchor(self) -> Anchor:
+        """Give the nearest parent that knows more than this key's completions, or the prior.
+
+        A parent of a model's first language has learned from nothing but that: shrinking toward
+        it would count the first finishers once more at each step of the chain.
+        """
+        pull = self.regressor.pull_
+        node = self
+        while node.parent is not None:
+            node = node.parent
+            if node.n_seen >= _OTHERS_RATIO * self.n_seen:
+                r = node.regressor
+                return Anchor(node.line(), pull, r.size_1_, r.size_2_)
+        prior = node.regressor.parent
+        return Anchor(Line(prior.kappa_, prior.intercept_), pull, prior.size_1_, prior.size_2_)
 
     def entry(self, min_samples: int) -> KappaEntry:
         """Build what a client is told of this key."""

@@ -176,4 +176,4 @@ def _thinned(bounds: list[Bound]) -> list[Bound]:
     if step <= 1:
         return bounds
     kept = bounds[::step]
-    return [bound._replace(count=n / len(kept)) for bound in kept]
+    return [bound._replace(weight=n / len(kept)) for bound in kept]

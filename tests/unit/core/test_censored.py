@@ -16,7 +16,7 @@ from estimator.core.censored import (
     Evidence,
     Limits,
     Line,
-    evidence_of,
+    Sums,
     impute,
     tail,
     with_bounds,
@@ -30,8 +30,14 @@ from sched_client.model import YOUNG_SAMPLES
 LIMITS = Limits(clip_deviations=2.5, gross_deviations=6.0)
 FREE = Limits(clip_deviations=math.inf, gross_deviations=math.inf)
 LEARNED = Line(3.0, 3.0)
-# Ten completions around 4 s, of which two are the anchor's.
-EVIDENCE = Evidence(LEARNED, 12.0, 4.0, 18.0, 1.0, Anchor(Line(3.2, 0.0), 2.0, 7.4, 82.0))
+# Ten completions around 4 s.
+EVIDENCE = Evidence(
+    LEARNED,
+    Sums(10.0, 40.0, 180.0, 150.0, 660.0),
+    4.0,
+    1.0,
+    Anchor(Line(3.2, 0.0), 2.0, 7.4, 82.0),
+)
 
 sizes = st.floats(min_value=0.1, max_value=30.0)
 counts = st.floats(min_value=0.0, max_value=448.0)
@@ -86,8 +92,8 @@ def test_bounds_raise_the_level_or_leave_it_and_the_line_is_finite(listed: list[
     assert math.isfinite(intercept)
     assert 0.0 <= kappa < math.inf
     # At the centre of what is known; elsewhere the slope may turn.
-    weight = EVIDENCE.size_1
-    assert Line(kappa, intercept).at(weight) >= 0.8 * without.at(weight)
+    centre = EVIDENCE.size
+    assert Line(kappa, intercept).at(centre) >= 0.8 * without.at(centre)
 
 
 @given(bounds, st.integers(min_value=0, max_value=600))
@@ -98,15 +104,15 @@ def test_what_runs_fades_with_the_keys_completions(listed: list[Bound], n_seen: 
         assert line == LEARNED
     elif abs(young.kappa - LEARNED.kappa) > 1e-6:
         share = (line.kappa - LEARNED.kappa) / (young.kappa - LEARNED.kappa)
-        assert share == pytest.approx(0.985**n_seen, rel=1e-6)
+        assert share == pytest.approx(0.985 ** max(n_seen - 20, 0), rel=1e-6)
 
 
 def test_the_line_is_the_maximum_of_the_censored_likelihood() -> None:
     # One weight for all, so that the likelihood is the textbook's; the anchor has none.
     size, scale, n_done, done = 5.0, 0.9, 10.0, 15.0
-    evidence = Evidence(
-        Line(0.0, done), n_done, size, size * size, scale, Anchor(Line(3.2, 0.0), 0.0, 7.4, 82.0)
-    )
+    sums = Sums(n_done, n_done * size, n_done * size**2, n_done * done, n_done * size * done)
+    anchor = Anchor(Line(3.2, 0.0), 0.0, 7.4, 82.0)
+    evidence = Evidence(Line(0.0, done), sums, size, scale, anchor)
     running = [Bound(size, 10.0 + i) for i in range(12)]
     level = with_bounds(evidence, running, FREE).at(size)
 
@@ -146,13 +152,12 @@ def _bias_after(n_done: int, clips: Sequence[tuple[float, int]], *, cured: bool)
         heapq.heappush(running, (now + tokens, size, now))
     line = Line(regression.kappa_, regression.intercept_)
     if cured:
-        evidence = evidence_of(
-            regression,
-            weight=regression.weight_,
-            scale=regression.temper.scale_,
-            parent=regression.parent,
-            pull=regression.pull_,
+        prior = regression.parent
+        anchor = Anchor(
+            Line(prior.kappa_, prior.intercept_), regression.pull_, prior.size_1_, prior.size_2_
         )
+        scale = regression.temper.scale_
+        evidence = Evidence(line, regression.sums(), regression.size_1_, scale, anchor)
         listed = [Bound(size, float(now - begun)) for _, size, begun in running]
         line = young_line(evidence, listed, n_seen=n_done, limits=LIMITS)
     mean_size = fmean(size for size, _ in clips)
@@ -171,4 +176,5 @@ def test_the_first_finishers_of_64_are_no_longer_taken_for_all() -> None:
         naive.append(_bias_after(10, clips, cured=False))
         cured.append(_bias_after(10, clips, cured=True))
     assert fmean(naive) < -0.2
-    assert abs(fmean(cured)) < 0.05
+    # An anchor without an intercept carries the short ones' tokens per second to long ones.
+    assert abs(fmean(cured)) < 0.1
