@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from river import base
 
+from estimator.core.censored import Sums
 from estimator.core.level import Level, Shape
 from estimator.core.robust import Temper
 
@@ -319,6 +320,10 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         self._ss = keep * self._ss + ss
         self._y = keep * self._y + y
         self._sy = keep * self._sy + sy
+
+    def sums(self) -> Sums:
+        """Give the decayed sums of the completions alone, without the parent's line."""
+        return Sums(self.weight_, self._s, self._ss, self._y, self._sy)
 
     def solve(self) -> None:
         """Fit the line to the sums and the parent's line, and its factor to the newest level."""
