@@ -1,14 +1,12 @@
 """Takes the learner's state out while it works, whole and of one moment."""
 
 import asyncio
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
 
 from estimator.core.pipeline import SCHEMA, Pipeline
 from estimator.runtime.errors import EstimatorError, NotFoundError
-from estimator.runtime.seed import MAX_SEED_BYTES
+from estimator.runtime.seed import MAX_SEED_BYTES, encoded
 
 __all__ = ["ExportedState", "StateExports", "export_state"]
 
@@ -62,7 +60,7 @@ def export_state(pipeline: Pipeline, model: str = "") -> ExportedState:
             reason="MODEL_UNKNOWN",
             metadata={"model_id": model},
         )
-    text = _encoded(pipeline.state(model)).encode()
+    text = "".join(encoded(pipeline.state(model))).encode()
     if len(text) > MAX_SEED_BYTES:
         raise EstimatorError(
             f"the state has {len(text)} bytes, a seed may have {MAX_SEED_BYTES}; export one model "
@@ -72,21 +70,6 @@ def export_state(pipeline: Pipeline, model: str = "") -> ExportedState:
     return ExportedState(
         schema=SCHEMA, learned_count=pipeline.learned_count, key_count=len(keys), text=text
     )
-
-
-_dumps: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-
-
-def _encoded(state: Mapping[str, Any]) -> str:
-    """Encode as `json.dumps` does, but not in one call: that held everybody up for 0.3 s.
-
-    Any: JSON, whose shape the core owns.
-    """
-    parts = []
-    for name, value in state.items():
-        text = f"[{','.join(map(_dumps, value))}]" if isinstance(value, list) else _dumps(value)
-        parts.append(f"{_dumps(name)}:{text}")
-    return f"{{{','.join(parts)}}}"
 
 
 class StateExports:

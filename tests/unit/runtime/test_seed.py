@@ -10,7 +10,7 @@ import pytest
 
 from estimator.core.pipeline import SCHEMA, Pipeline
 from estimator.runtime import seed as seeds
-from estimator.runtime.seed import SeedError, read_seed, write_seed
+from estimator.runtime.seed import SeedError, encoded, read_seed, write_seed
 from estimator.runtime.startup import build_learner
 from estimator.store.memory import MemoryStore
 from estimator.telemetry.metrics import Metrics
@@ -32,7 +32,7 @@ def written(path: Path, state: Any, *, version: str = "1.2.3") -> str:  # Any: J
     with path.open("w", encoding="utf-8") as out:
         write_seed(
             out,
-            json.dumps(state, separators=(",", ":")),
+            "".join(encoded(state)),
             created_s=1.5e9,
             kappad_version=version,
             model="",
@@ -48,6 +48,16 @@ def test_a_seed_is_read_back_the_same(tmp_path: Path) -> None:
     assert seed.state == json.loads(json.dumps(state))
     assert (seed.created, seed.kappad_version) == ("2017-07-14T02:40:00+00:00", "1.2.3")
     assert (seed.learned_count, seed.key_count, seed.model) == (200, 5, "")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"a": []}, {"a": [1]}, {"a": [[1.5, "ü"], {"b": None}], "c": {"d": [2]}, "e": "f"}],
+    ids=str,
+)
+def test_a_state_is_encoded_as_json_would_be_in_one_call(state: dict[str, Any]) -> None:
+    # Any: JSON.
+    assert "".join(encoded(state)) == json.dumps(state, separators=(",", ":"))
 
 
 def test_a_seed_is_one_line_of_json() -> None:

@@ -31,11 +31,6 @@ def test_what_is_exported_is_restored() -> None:
     assert (state.learned_count, state.key_count) == (60, len(pipeline.kappas()))
 
 
-def test_the_text_is_what_json_would_give_in_one_call() -> None:
-    state = {**two_models().state(), "empty": [], "text": "ü", "none": None}
-    assert state_export._encoded(state) == json.dumps(state, separators=(",", ":"))
-
-
 def test_one_model_alone_is_restored_without_the_other() -> None:
     pipeline = two_models()
     state = export_state(pipeline, "m1")
