@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from benchmarks.learning import adaptation, intervals, robustness, shrinkage
+from benchmarks.learning import adaptation, contest, intervals, robustness, shrinkage
 from benchmarks.learning.material import speech
 from estimator.core.drift import load_detector
 from estimator.evaluation.scenarios import Trace
@@ -22,8 +22,6 @@ Result = dict[str, Any]  # Any: JSON
 
 
 def _contest(traces: Sequence[Trace]) -> Result:
-    from benchmarks.learning import contest  # noqa: PLC0415 # the other parts need no candidates
-
     table = contest.measure(traces)
     return {"tables": {"contest": table}, **contest.over_told(table, contest.PIPELINE)}
 
@@ -56,13 +54,18 @@ def _file_order(traces: Sequence[Trace]) -> Result:
 
 
 def _intervals(traces: Sequence[Trace]) -> Result:
-    table = intervals.measure(traces)
-    named = [table[trace.name] for trace in traces]
+    table = intervals.measure_stationary(traces)
+    after = intervals.measure_after_changes(traces)
+    coverages = [row["p90_coverage"] for row in table.values()]
     return {
-        "tables": {"coverage and width": table},
-        "p90_coverage_least": min(row["p90_coverage"] for row in table.values()),
-        "p90_coverage_most": max(row["p90_coverage"] for row in table.values()),
-        "p90_long_run_off_worst": max(abs(row["p90_coverage_long_run"] - 0.9) for row in named),
+        "tables": {
+            "coverage and width, resamples": table,
+            "coverage and width, in the file's own order": intervals.measure_in_order(traces),
+        },
+        "20_to_220_after_a_change": after,
+        "p90_coverage_least": min(coverages),
+        "p90_coverage_most": max(coverages),
+        "p90_long_run_off_worst": max(abs(row["p90_long_run"] - 0.9) for row in table.values()),
     }
 
 

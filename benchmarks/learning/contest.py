@@ -9,18 +9,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from estimator.evaluation.candidates import CANDIDATES
-
 from benchmarks.learning.material import LARGE_CHANGE, changes, finite, quantiles
 from estimator.core.learner import Learner
 from estimator.evaluation import metrics
+from estimator.evaluation.candidates import CANDIDATES
 from estimator.evaluation.prequential import Run, run
 from estimator.evaluation.references import CumulativeLeastSquares, CumulativeRatio, ToldRatio
 from estimator.evaluation.scenarios import Stream, Trace, in_trace_order, resampled
 from estimator.evaluation.subjects import LearnerSubject, PipelineSubject, Subject
 
-N_SEEDS: Final = 3
-N_CHANGE_SEEDS: Final = 8
+N_SEEDS: Final = 2
+N_CHANGE_SEEDS: Final = 5
 N_STATIONARY: Final = 1000
 # Completions that a learner may take to settle before its error counts.
 N_SETTLE: Final = 100
