@@ -122,6 +122,10 @@ class RatioQuantiles:
             size = _SHARE_BELOW * min(-distance, _MOST_BELOW * scale)
         self.scale_ = max(scale + rate * (size - scale), _MIN_SCALE)
 
+    def covers(self, log_ratio: float) -> bool:
+        """Say whether p90 holds a log ratio that is not learned yet."""
+        return log_ratio <= min(self.centre_ + self.scale_ * self.reach_90_, _MAX_LOG)
+
     def ratios(self) -> tuple[float, float, float]:
         """Give p50, p90 and p99 as ratios, > 0 and not decreasing."""
         centre, scale = self.centre_, self.scale_
@@ -155,6 +159,49 @@ class RatioQuantiles:
 
 
 _STATE_LENGTH: Final = 5
+# Completions that a reported coverage tells of: its standard error is 0.7 points.
+_REPORTED: Final = 1_000
+
+
+class RunningCoverage:
+    """Share of the latest thousand or so completions that an interval held.
+
+    Attributes
+    ----------
+    n_seen_ : int
+        Completions counted.
+    ratio_ : float
+        The share, in [0, 1]; 0 before any.
+    """
+
+    __slots__ = ("n_seen_", "ratio_")
+
+    def __init__(self) -> None:
+        self.n_seen_ = 0
+        self.ratio_ = 0.0
+
+    def learn_one(self, covered: bool) -> None:  # noqa: FBT001 - the one thing it counts
+        """Count one completion."""
+        self.n_seen_ += 1
+        self.ratio_ += (covered - self.ratio_) / min(self.n_seen_, _REPORTED)
+
+    def state(self) -> list[float]:
+        """Give what was counted, as numbers."""
+        return [self.n_seen_, self.ratio_]
+
+    def restore(self, state: Sequence[float]) -> Self:
+        """Take on what `state` gave; return self.
+
+        Raises
+        ------
+        ValueError
+            If the numbers are no count and share.
+        """
+        n_seen, share = state
+        if not (0 <= n_seen < math.inf and 0.0 <= share <= 1.0):
+            raise ValueError(f"a coverage has a count and a share in [0, 1]: {state}")
+        self.n_seen_, self.ratio_ = int(n_seen), float(share)
+        return self
 
 
 def _steps(n: int) -> tuple[float, float, float]:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from estimator.core.censored import Bound, Limits, impute
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, kappa_watch
+from estimator.core.intervals import RunningCoverage
 from estimator.core.learner import AffineRegressor, Anchor, Taught
 from estimator.core.node import Node
 from estimator.core.observation import Completion
@@ -81,6 +82,8 @@ class KappaTable:
         self._removed: set[Key] = set()
         self._evicted_while_open: list[Node] = []
         self._bounded: list[Node] = []
+        # Of what the key's own p90 was, when the completion was learned.
+        self.p90_coverage = RunningCoverage()
 
     def __len__(self) -> int:
         return len(self._new) + len(self._known) + 1
@@ -143,12 +146,14 @@ class KappaTable:
             imputed = impute(expected, regressor.temper.scale_, tokens, limits)
             if imputed is not None:
                 regressor.teach_bound(size, imputed.tokens, imputed.share)
+                node.forget_line()
                 self._dirty[node.key] = node
 
     def set_bounds(self, bounds: Mapping[Key, Sequence[Bound]]) -> None:
         """Replace what runs now, by key, parents included; keys that are not held have no say."""
         for node in self._bounded:
             node.bounds = ()
+            node.forget_line()
             if self._held(node.key) is node:
                 self._dirty[node.key] = node
         self._bounded = []
@@ -156,6 +161,7 @@ class KappaTable:
             held = self._held(key)
             if held is not None and held.n_seen < YOUNG_SAMPLES:
                 held.bounds = listed
+                held.forget_line()
                 self._bounded.append(held)
                 self._dirty[key] = held
 
@@ -169,7 +175,9 @@ class KappaTable:
             self._dirty[node.key] = node
             node = node.parent
         actual = math.log(max(y, 1.0))
-        leaf.quantiles.learn_one(actual - math.log(expected))
+        residual = actual - math.log(expected)
+        self.p90_coverage.learn_one(leaf.quantiles.covers(residual))
+        leaf.quantiles.learn_one(residual)
         taught = leaf.regressor.teach(size, y)
         if leaf.n_seen <= _TELL_AT_ONCE or leaf.n_seen % _TELL_BY == 0:
             self._tell(leaf, size, y, actual)

@@ -101,6 +101,12 @@ class Pipeline:
         """Drift events that have not ended."""
         return len(self._open)
 
+    @property
+    def p90_coverage_ratio(self) -> float | None:
+        """Share of the latest thousand or so completions at or below p90; None before any."""
+        coverage = self._kappa.p90_coverage
+        return coverage.ratio_ if coverage.n_seen_ else None
+
     def learn_one(self, completion: Completion) -> tuple[DriftEvent, ...]:
         """Learn one completion.
 
@@ -254,6 +260,7 @@ class Pipeline:
             "schema": SCHEMA,
             "learned_count": self.learned_count,
             "kappas": self._kappa.state(model),
+            "p90_coverage": self._kappa.p90_coverage.state(),
             "services": dict(self._service.state(model)),
             "mix": self._mix.state(model),
             "open_drifts": self._open.state(model),
@@ -269,6 +276,7 @@ class Pipeline:
         try:
             self.learned_count = int(state["learned_count"])
             self._kappa.restore(state["kappas"])
+            self._kappa.p90_coverage.restore(state["p90_coverage"])
             self._service.restore(state["services"])
             self._mix.restore(state["mix"])
             self._open.restore(state["open_drifts"])

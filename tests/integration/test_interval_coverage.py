@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from estimator.core.observation import Completion
+from estimator.core.pipeline import Pipeline
 from estimator.evaluation.coverage import FixedResiduals, intervals_of
 from estimator.evaluation.metrics import Record, coverage, scored
 from estimator.evaluation.prequential import run
@@ -103,3 +105,24 @@ def test_coverage_is_not_bought_with_width(name: str) -> None:
     assert own.p90 > fixed.p90 - 0.02
     assert own.excess_ratio < 0.85 * fixed.excess_ratio
     assert own.pinball_ratio < 0.85 * fixed.pinball_ratio
+
+
+def test_the_pipeline_reports_the_coverage_it_has() -> None:
+    trace = resampled(_trace("commonvoice-id"), 2, 3_000)
+    subject = PipelineSubject()
+    assert subject.pipeline.p90_coverage_ratio is None
+    records = _records(subject, trace)
+    reported = subject.pipeline.p90_coverage_ratio
+    assert reported == pytest.approx(coverage(records[-1_000:]), abs=0.02)
+    assert Pipeline(state=subject.pipeline.state()).p90_coverage_ratio == reported
+
+
+def test_reported_coverage_falls_by_what_p90_does_not_hold() -> None:
+    subject = PipelineSubject()
+    last = _records(subject, resampled(_trace("commonvoice-id"), 3, 600))[-1]
+    before = subject.pipeline.p90_coverage_ratio
+    assert before is not None
+    subject.learn(
+        Completion(completion_id="x", audio_s=last.size, output_tokens=440, finished_s=1e6), ()
+    )
+    assert subject.pipeline.p90_coverage_ratio == pytest.approx(before * 600 / 601)

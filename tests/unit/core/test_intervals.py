@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.core.intervals import RatioQuantiles
+from estimator.core.intervals import RatioQuantiles, RunningCoverage
 
 _LEVELS = (0.5, 0.9, 0.99)
 
@@ -163,3 +163,29 @@ def test_state_round_trip_continues_alike(log_ratios: list[float], value: float)
 def test_a_damaged_state_is_refused(state: list[float]) -> None:
     with pytest.raises(ValueError, match="quantiles"):
         RatioQuantiles().restore(state)
+
+
+def test_covers_agrees_with_the_ratios() -> None:
+    quantiles = RatioQuantiles()
+    for value in _normal(7, 300, 0.2):
+        quantiles.learn_one(value)
+    p90 = math.log(quantiles.ratios()[1])
+    assert quantiles.covers(p90 - 1e-9)
+    assert not quantiles.covers(p90 + 1e-9)
+
+
+def test_running_coverage_is_the_mean_at_first_and_recent_later() -> None:
+    coverage = RunningCoverage()
+    for covered in (True, True, False, True):
+        coverage.learn_one(covered)
+    assert (coverage.n_seen_, coverage.ratio_) == (4, 0.75)
+    for _ in range(4_000):
+        coverage.learn_one(covered=True)
+    assert coverage.ratio_ > 0.99
+    assert RunningCoverage().restore(coverage.state()).state() == coverage.state()
+
+
+@pytest.mark.parametrize("state", [[-1, 0.5], [1, 1.5], [1, math.nan], [math.inf, 0.5]])
+def test_a_damaged_coverage_is_refused(state: list[float]) -> None:
+    with pytest.raises(ValueError, match="coverage"):
+        RunningCoverage().restore(state)
