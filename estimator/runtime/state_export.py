@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from estimator.core.pipeline import SCHEMA, Pipeline
 from estimator.runtime.errors import EstimatorError, NotFoundError
 from estimator.runtime.seed import MAX_SEED_BYTES, encoded
+from estimator.telemetry.logs import get_logger
 
 __all__ = ["ExportedState", "StateExports", "export_state"]
+
+_log = get_logger("export")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +117,10 @@ class StateExports:
                 state = await asyncio.to_thread(export_state, pipeline, model)
             except EstimatorError as error:
                 _fail(waiting, error)
-            except BaseException:
-                _fail(waiting, EstimatorError("the state cannot be exported; see the log"))
-                raise
+            except Exception as error:  # noqa: BLE001  # a look at the state must not end learning
+                _log.exception("the state cannot be exported", model=model)
+                text = f"the state cannot be exported: {error}; the sidecar's log has more"
+                _fail(waiting, EstimatorError(text, reason="STATE_UNFIT"))
             else:
                 if not waiting.done():
                     waiting.set_result(state)

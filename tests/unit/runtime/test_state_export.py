@@ -80,6 +80,19 @@ async def test_who_asks_for_an_unknown_model_does_not_disturb_the_learner() -> N
         assert not sidecar.learner.failure
 
 
+async def test_a_state_that_is_unfit_is_said_and_learning_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running(FragileStore(), config()) as sidecar:
+        with monkeypatch.context() as broken:
+            broken.setattr(Pipeline, "state", lambda *_: {"kappas": [float("inf")]})
+            with pytest.raises(EstimatorError, match="cannot be exported: Out of range float"):
+                await sidecar.learner.export_state()
+        await sidecar.learner.submit(completions(5))
+        assert (await sidecar.learner.export_state()).text
+        assert not sidecar.learner.failure
+
+
 async def test_a_caller_that_leaves_takes_the_state_from_nobody() -> None:
     async with running(FragileStore(), config()) as sidecar:
         leaving = asyncio.create_task(sidecar.learner.export_state())
