@@ -127,8 +127,8 @@ class Explainer:
             since = f", since {ended:%Y-%m-%d %H:%M:%S} UTC"
         return NotFoundError(
             f"no completion of {asked!r} is retained; {count:,} of at most {self._retention:,} "
-            f"are{since}; a request is known once it has ended, and engines in mode off report none: "
-            "give X-Request-Id or a completion id, or raise retention_completions",
+            f"are{since}; a request is known once it has ended, and engines in mode off report "
+            "none: give X-Request-Id or a completion id, or raise retention_completions",
             reason="COMPLETION_NOT_FOUND",
             metadata={
                 "id": asked,
