@@ -69,6 +69,7 @@ def test_kappa_comes_within_15_percent_of_the_transcripts(
         outcomes = engine.server.send(arrivals)
         completions = sidecar.wait_until_stored(len(arrivals))
         kappas = dict(sidecar.client.kappas("whisper-base"))
+        explained = [sidecar.client.explain(arrival.request_id) for arrival in arrivals]
         predictions = sidecar.client.predict(
             [
                 Features(
@@ -86,6 +87,12 @@ def test_kappa_comes_within_15_percent_of_the_transcripts(
     assert sorted(c.output_tokens for c in completions) == sorted(tokens)
     assert {c.finish_reason for c in completions} == {"stop"}
     assert {c.duration_source for c in completions} == {"mel"}
+    # X-Request-Id alone, which the engine has put digits of its own behind, finds a request.
+    assert [len(found) for found in explained] == [1] * len(arrivals)
+    told = [one.completion.language for (one,) in explained]
+    assert told == [arrival.language for arrival in arrivals]
+    assert len({one.completion.completion_id for (one,) in explained}) == len(arrivals)
+    assert {one.lesson for (one,) in explained} == {"exact"}
     for language in ("en", "es"):
         rows = [i for i, o in enumerate(outcomes) if o.arrival.language == language]
         true_slope = fitted_slope([outcomes[i] for i in rows], [tokens[i] for i in rows])
