@@ -66,6 +66,7 @@ def _document(answer: "Status") -> dict[str, object]:
         "key_count": answer.keys,
         "key_limit": answer.key_limit,
         "open_drift_count": answer.open_drifts,
+        "p90_coverage_ratio": answer.p90_coverage,
         "store_error": answer.store_error,
         "clients": [_client_document(answer, one) for one in answer.clients],
         "services": [
@@ -127,6 +128,8 @@ def _show(answer: "Status", *, now_s: float) -> None:
         f"{answer.rejected:,} refused"
     )
     say(f"keys      {answer.keys:,} of {answer.key_limit:,}")
+    if answer.p90_coverage is not None:
+        say(f"intervals p90 held {100 * answer.p90_coverage:.1f} % of the latest")
     drifts = (
         f"{answer.open_drifts} open; see `kappad drift`" if answer.open_drifts else "none open"
     )

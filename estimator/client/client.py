@@ -218,6 +218,9 @@ class EstimatorClient:
             keys=answer.key_count,
             key_limit=answer.key_limit,
             open_drifts=answer.open_drift_count,
+            p90_coverage=(
+                answer.p90_coverage_ratio if answer.HasField("p90_coverage_ratio") else None
+            ),
             store_error=answer.store_error,
             clients=tuple(map(engine_client, answer.clients)),
             services=tuple(service_from_proto(one) for one in answer.services),

@@ -131,6 +131,8 @@ class Status:
         In force.
     learned, stored, backlog, backlog_limit, rejected, keys, key_limit, open_drifts : int
         Counts, as the API names them.
+    p90_coverage : float or None
+        Share of the latest thousand or so completions at or below p90; None before any.
     store_error : str
         Empty while the store works.
     clients : tuple of EngineClient
@@ -152,6 +154,7 @@ class Status:
     keys: int
     key_limit: int
     open_drifts: int
+    p90_coverage: float | None
     store_error: str
     clients: tuple[EngineClient, ...]
     services: tuple[tuple[str, ServiceTime], ...]

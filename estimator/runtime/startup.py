@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -228,6 +229,10 @@ def _first_snapshot(
     )
 
 
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def _bind_metrics(metrics: Metrics, learner: Learner, config: ServeConfig) -> None:
     metrics.backlog_limit.set(config.backlog_limit)
     metrics.key_limit.set(config.key_limit)
@@ -237,6 +242,7 @@ def _bind_metrics(metrics: Metrics, learner: Learner, config: ServeConfig) -> No
     metrics.read_from(metrics.snapshot_version, lambda: learner.publisher.snapshot.version)
     metrics.read_from(metrics.keys, lambda: learner.pipeline.key_count)
     metrics.read_from(metrics.open_drifts, lambda: learner.pipeline.open_drift_count)
+    metrics.read_from(metrics.p90_coverage, lambda: _or_nan(learner.pipeline.p90_coverage_ratio))
     for mode in MODES:
         metrics.read_from(metrics.mode.labels(mode), partial(_is_mode, learner.publisher, mode))
 

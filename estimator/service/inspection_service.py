@@ -106,6 +106,7 @@ class InspectionService(pb_grpc.InspectionServiceServicer):
             key_count=pipeline.key_count,
             key_limit=self._config.key_limit,
             open_drift_count=pipeline.open_drift_count,
+            p90_coverage_ratio=pipeline.p90_coverage_ratio,
             store_error=self._worker.error or problem,
             clients=[_client_to_proto(client) for client in self._clients.list()],
             services=[service_to_proto(m, s) for m, s in pipeline.services().items()],

@@ -74,6 +74,10 @@ class Metrics:
         self.publications = counter("publications", "Snapshots published.")
         self.keys = gauge("keys", "Keys with a κ.")
         self.key_limit = gauge("key_limit", "Most keys with a κ.")
+        self.p90_coverage = gauge(
+            "p90_coverage_ratio",
+            "Share of the latest completions at or below p90; NaN before any.",
+        )
         self.open_drifts = gauge("open_drifts", "Drift events that have not ended.")
         self.drifts = counter("drift_events", "Drift events and their ends, by kind.", "kind")
         self.mode = gauge("mode", "1 for the mode asked for.", "mode")

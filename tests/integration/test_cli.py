@@ -187,11 +187,13 @@ def test_status_as_table_and_as_json(taught: Sidecar) -> None:
     assert document["learned_count"] == document["stored_count"] == 400
     assert document["backlog_count"] == 0
     assert document["mode"] in {"off", "shadow", "on"}
+    assert 0.0 < document["p90_coverage_ratio"] <= 1.0
     assert document["store_error"] == ""
     assert [one["client_id"] for one in document["clients"]] == ["kappad-learn"]
     done = kappad(["status"], target=taught.target)
     assert done.returncode == 0
     assert "learned   400" in done.stdout
+    assert f"p90 held {100 * document['p90_coverage_ratio']:.1f} %" in done.stdout
     assert "no engine has reported yet" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
 

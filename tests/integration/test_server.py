@@ -380,6 +380,7 @@ async def test_http_tells_health_and_metrics(tmp_path: Path) -> None:
         metrics = await _get(port, "/metrics")
     assert 'kappad_completions_total{result="duplicate"} 3.0' in metrics
     assert 'kappad_completions_total{result="accepted"} 2.0' in metrics
+    assert "kappad_p90_coverage_ratio " in metrics
     assert 'kappad_rpcs_total{code="OK",method="ReportCompletions"} 2.0' in metrics
     assert "kappad_backlog_completions 0.0" in metrics
 

@@ -427,7 +427,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("instance_id", "snapshot_version", "start_time", "server_version", "settings", "learned_count", "stored_count", "backlog_count", "backlog_limit", "rejected_count", "key_count", "key_limit", "open_drift_count", "store_error", "clients", "services")
+    __slots__ = ("instance_id", "snapshot_version", "start_time", "server_version", "settings", "learned_count", "stored_count", "backlog_count", "backlog_limit", "rejected_count", "key_count", "key_limit", "open_drift_count", "store_error", "clients", "services", "p90_coverage_ratio")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_VERSION_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -444,6 +444,7 @@ class GetStatusResponse(_message.Message):
     STORE_ERROR_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
+    P90_COVERAGE_RATIO_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     snapshot_version: int
     start_time: _timestamp_pb2.Timestamp
@@ -460,7 +461,8 @@ class GetStatusResponse(_message.Message):
     store_error: str
     clients: _containers.RepeatedCompositeFieldContainer[ClientInfo]
     services: _containers.RepeatedCompositeFieldContainer[ServiceTime]
-    def __init__(self, instance_id: _Optional[str] = ..., snapshot_version: _Optional[int] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., server_version: _Optional[str] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., learned_count: _Optional[int] = ..., stored_count: _Optional[int] = ..., backlog_count: _Optional[int] = ..., backlog_limit: _Optional[int] = ..., rejected_count: _Optional[int] = ..., key_count: _Optional[int] = ..., key_limit: _Optional[int] = ..., open_drift_count: _Optional[int] = ..., store_error: _Optional[str] = ..., clients: _Optional[_Iterable[_Union[ClientInfo, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceTime, _Mapping]]] = ...) -> None: ...
+    p90_coverage_ratio: float
+    def __init__(self, instance_id: _Optional[str] = ..., snapshot_version: _Optional[int] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., server_version: _Optional[str] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., learned_count: _Optional[int] = ..., stored_count: _Optional[int] = ..., backlog_count: _Optional[int] = ..., backlog_limit: _Optional[int] = ..., rejected_count: _Optional[int] = ..., key_count: _Optional[int] = ..., key_limit: _Optional[int] = ..., open_drift_count: _Optional[int] = ..., store_error: _Optional[str] = ..., clients: _Optional[_Iterable[_Union[ClientInfo, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceTime, _Mapping]]] = ..., p90_coverage_ratio: _Optional[float] = ...) -> None: ...
 
 class ClientInfo(_message.Message):
     __slots__ = ("status", "report_time", "watching")
