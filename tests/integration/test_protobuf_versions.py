@@ -53,7 +53,9 @@ def fill(message, depth=0):
             field.CPPTYPE_ENUM: 1,
         }.get(field.cpp_type, 7)
         target = getattr(message, field.name)
-        if isinstance(target, (str, float, bool, int)):
+        if isinstance(target, bytes):
+            value = b"1"
+        if isinstance(target, (str, bytes, float, bool, int)):
             setattr(message, field.name, value)
         else:
             target.append(value)
