@@ -21,7 +21,8 @@ class Node:
     """What is learned for one key."""
 
     __slots__ = (
-        "bounds", "key", "n_seen", "parent", "published", "quantiles", "regressor", "watch",
+        "_young", "bounds", "key", "n_seen", "parent", "published", "quantiles", "regressor",
+        "watch",
     )  # fmt: skip
 
     def __init__(self, key: Key, parent: "Node | None", regressor: AffineRegressor) -> None:
@@ -36,16 +37,26 @@ class Node:
         self.published: KappaEntry | None = None
         # Of requests that run now; told anew after a restart, and no part of the state.
         self.bounds: Sequence[Bound] = ()
+        # The line with them, and what it was made from: a fit of 64 bounds takes some 0.3 ms.
+        self._young: tuple[Line, float, Sequence[Bound], Line] | None = None
 
     def line(self) -> Line:
-        """Give the line learned, and what the requests that run say beside it."""
+        """Give the line learned, and what the requests that run say beside it.
+
+        Kept until the next completion or list, whatever the parents learn meanwhile.
+        """
         r = self.regressor
         learned = Line(r.kappa_, r.intercept_)
         if not self.bounds:
             return learned
+        kept = self._young
+        if kept is not None and kept[:2] == (learned, r.weight_) and kept[2] is self.bounds:
+            return kept[3]
         evidence = Evidence(learned, r.sums(), r.size_1_, r.temper.scale_, self._anchor())
         limits = Limits(r.clip_deviations, r.gross_deviations)
-        return young_line(evidence, self.bounds, n_seen=self.n_seen, limits=limits)
+        line = young_line(evidence, self.bounds, n_seen=self.n_seen, limits=limits)
+        self._young = learned, r.weight_, self.bounds, line
+        return line
 
     def _anchor(self) -> Anchor:
         """Give the nearest parent that knows more than this key's completions, or the prior.

@@ -13,10 +13,10 @@ from estimator.core.observation import MAX_AUDIO_S, MAX_NAME_LENGTH, MAX_TOKENS
 from sched_client.model import Key, RequestKind
 
 # Requests of one report, of all clients together, and for one key: a fit takes some 1 µs for each
-# of the last, three to five times.
+# of the last, three or four times, and a list changes seven keys or so.
 MAX_REPORTED: Final = 256
 _MAX_HELD: Final = 2048
-_MAX_OF_KEY: Final = 128
+_MAX_OF_KEY: Final = 64
 # A client that is alive reports at least every 10 s while it runs something.
 SILENCE_S: Final = 30.0
 

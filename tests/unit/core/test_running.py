@@ -76,10 +76,10 @@ def test_a_key_with_many_requests_keeps_an_even_part_that_counts_for_all() -> No
     for number in range(4):
         table.note(f"client-{number}", _running(MAX_REPORTED), 0.0)
     kept = table.bounds()[EN]
-    assert len(kept) == 128
+    assert len(kept) == 64
     assert sum(bound.weight for bound in kept) == pytest.approx(4 * MAX_REPORTED)
     mean = sum(bound.tokens for bound in kept) / len(kept)
-    assert mean == pytest.approx((MAX_REPORTED - 1) / 2, abs=5.0)
+    assert mean == pytest.approx((MAX_REPORTED - 1) / 2, abs=8.0)
 
 
 @pytest.mark.parametrize(
