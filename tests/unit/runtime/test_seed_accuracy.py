@@ -97,6 +97,25 @@ def test_a_new_sidecar_is_as_good_as_the_warm_one_from_its_first_request(
     assert cold_error > (1.05 if name != "aishell1-test" else 1.0) * warm_error
 
 
+def test_a_seed_that_is_older_by_as_much_as_it_learned_is_nearly_as_good(tmp_path: Path) -> None:
+    warm_error = seeded_error = cold_error = 0.0
+    for name in SPEECH:
+        if len(trace(name)) < 2 * N_LEARNED + N_NEXT:
+            continue
+        for seed in range(3):
+            completions = resampled(trace(name), seed, 2 * N_LEARNED + N_NEXT).completions
+            warm = taught(completions[:N_LEARNED])
+            seeded = seeded_from(warm, tmp_path)
+            for completion in completions[N_LEARNED : 2 * N_LEARNED]:
+                warm.learn_one(completion)
+            following = completions[2 * N_LEARNED :]
+            warm_error += error_over(warm, following)
+            seeded_error += error_over(seeded, following)
+            cold_error += error_over(Pipeline(), following)
+    assert seeded_error <= 1.05 * warm_error
+    assert cold_error > 1.05 * warm_error
+
+
 def hidden(name: str, seed: int) -> list[Completion]:
     """Give a shuffled trace under the key that all others have: its language is not known."""
     return [
