@@ -146,14 +146,12 @@ class KappaTable:
             imputed = impute(expected, regressor.temper.scale_, tokens, limits)
             if imputed is not None:
                 regressor.teach_bound(size, imputed.tokens, imputed.share)
-                node.forget_line()
                 self._dirty[node.key] = node
 
     def set_bounds(self, bounds: Mapping[Key, Sequence[Bound]]) -> None:
         """Replace what runs now, by key, parents included; keys that are not held have no say."""
         for node in self._bounded:
             node.bounds = ()
-            node.forget_line()
             if self._held(node.key) is node:
                 self._dirty[node.key] = node
         self._bounded = []
@@ -161,7 +159,6 @@ class KappaTable:
             held = self._held(key)
             if held is not None and held.n_seen < YOUNG_SAMPLES:
                 held.bounds = listed
-                held.forget_line()
                 self._bounded.append(held)
                 self._dirty[key] = held
 
