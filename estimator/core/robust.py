@@ -31,6 +31,8 @@ class Temper:
         See `estimator.core.config.CoreConfig`.
     least_ratio : float
         A value below this share of what was expected is gross too, in [0, 1).
+    gross_run : int
+        Gross residuals in a row on the same side that teach nothing, ≥ 1.
     yields : bool
         Whether the clip widens for further residuals on the same side.
     scale_step : float
@@ -58,8 +60,8 @@ class Temper:
     """
 
     __slots__ = (
-        "_down", "_up", "clip_deviations", "gross_deviations", "least_ratio", "n_seen_",
-        "scale_", "scale_step", "streak_", "yields",
+        "_down", "_up", "clip_deviations", "gross_deviations", "gross_run", "least_ratio",
+        "n_seen_", "scale_", "scale_step", "streak_", "yields",
     )  # fmt: skip
 
     def __init__(
@@ -69,12 +71,14 @@ class Temper:
         clip_deviations: float = 2.5,
         gross_deviations: float = 6.0,
         least_ratio: float = 0.0,
+        gross_run: int = 1,
         yields: bool = True,
         scale_step: float = _SCALE_STEP,
     ) -> None:
         self.clip_deviations = clip_deviations
         self.gross_deviations = gross_deviations
         self.least_ratio = least_ratio
+        self.gross_run = gross_run
         self.yields = yields
         self.scale_step = scale_step
         self._up = math.exp(0.5 * scale_step)
@@ -96,7 +100,7 @@ class Temper:
         Returns
         -------
         tuple of (float or None, float)
-            The value to learn (None for a lone gross residual) and the deviation it was judged
+            The value to learn (None for a gross residual) and the deviation it was judged
             by, > 0.
         """
         deviation = self.scale_ * unit
@@ -110,7 +114,7 @@ class Temper:
         length = min(abs(self.streak_) + 1, _MAX_STREAK) if same_side else 1
         self.streak_ = length if z > 0.0 else -length
         gross = magnitude > self.gross_deviations or y < self.least_ratio * expected
-        if length == 1 and gross:
+        if gross and length <= self.gross_run:
             return None, deviation
         limit = self.clip_deviations
         if self.yields:

@@ -41,9 +41,9 @@ def test_a_completion_teaches_its_key_and_every_parent() -> None:
 
 
 def test_a_key_answers_for_itself_from_min_samples_on() -> None:
-    table = table_of(4)
+    table = table_of(1)
     assert EN not in table.entries()
-    table.learn(completion_of(4, 10.0, 34))
+    table.learn(completion_of(1, 10.0, 34))
     assert table.entries()[EN].source == "learned"
 
 
