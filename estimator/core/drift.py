@@ -32,7 +32,7 @@ class Sample(NamedTuple):
         What the newest coefficients and those of `LevelWatch.reference_` predicted, ≥ 0. A
         reference that is ``y`` itself says that those coefficients cannot know.
     deviation : float
-        The robust deviation of such a residual, > 0.
+        The learner's robust deviation of such a residual, > 0; the watch keeps its own.
     slack : float
         How much of the residual from the reference its own error explains, ≥ 0.
     units : float
@@ -90,10 +90,10 @@ TOLERANCE_RATIO: Final = 0.1
 # Completions before the coefficients become the reference, at the start and after an event: what
 # a learner that has just begun, or just dropped its past, knows is no reference.
 _LEARN: Final = 16
-# The shape of the reference is brought up to date after so many completions, then after four
-# times as many, and so on: a handful of times in all, so that their errors do not add up.
+# The shape of the reference is brought up to date after so many completions, then after twice as
+# many, and so on: few times in all, so that their errors do not add up.
 _FIRST_REFRESH: Final = 64
-_REFRESH_GROWTH: Final = 4
+_REFRESH_GROWTH: Final = 2
 # A refresh waits for a completion whose units are within so much of their mean, where both shapes
 # are known best; the level is carried over there.
 _TYPICAL_RATIO: Final = 0.25
@@ -110,10 +110,16 @@ _MAX_FACTOR: Final = 3.0
 # Completions after a detection before it can be over.
 _MIN_ADAPT: Final = 8
 # κ's residuals spread by 0.14 to 0.38 of the estimate on eight traces; less would make an event
-# of what speakers differ by. Residences of a machine that is 1.5× slower are 1.6 of 0.25 off,
-# while a fit that is 10 % wrong at some load, as fits are, stays below Page-Hinkley's tolerance.
+# of what speakers differ by.
 _LEAST_KAPPA_SCALE: Final = 0.1
-_LEAST_SERVICE_SCALE: Final = 0.25
+# Requests that run together share their steps, so residences wander together, by up to a fifth for
+# a hundred completions where all slots are taken (benchmarks/service.py), and no threshold for
+# independent residuals holds. So the service watch counts in fixed steps: with this scale and
+# tolerance a fifth does not add up and a half does, and a lower threshold than κ's serves.
+_LEAST_SERVICE_SCALE: Final = 0.4
+_SERVICE_TOLERANCE: Final = 1.0
+_SERVICE_THRESHOLD_RATIO: Final = 0.65
+_SERVICE_LEAST_CHANGE: Final = 0.2
 
 
 class LevelWatch:
@@ -125,8 +131,8 @@ class LevelWatch:
         See `estimator.core.shift.ShiftTest`; the scale is one of logarithms.
     pad : float
         Added to what came and to what was expected before logarithms are taken, ≥ 0.
-    trust_deviation : bool
-        Whether a sample's deviation is the least that its residual is standardized by.
+    least_change : float
+        A level that has moved by at most this share of itself is no event.
 
     Attributes
     ----------
@@ -144,7 +150,7 @@ class LevelWatch:
 
     __slots__ = (
         "_adapting", "_before", "_expected", "_n", "_next_refresh", "_offset", "_skipped",
-        "_units", "_y", "pad", "reference_", "test", "trust_deviation",
+        "_units", "_y", "least_change", "pad", "reference_", "test",
     )  # fmt: skip
 
     def __init__(
@@ -154,10 +160,10 @@ class LevelWatch:
         tolerance: float,
         least_scale: float = _LEAST_KAPPA_SCALE,
         pad: float = 0.0,
-        trust_deviation: bool = False,
+        least_change: float = TOLERANCE_RATIO,
     ) -> None:
+        self.least_change = least_change
         self.pad = pad
-        self.trust_deviation = trust_deviation
         self.test = ShiftTest(threshold=threshold, tolerance=tolerance, least_scale=least_scale)
         self.reference_: list[float] = []
         # Completions since the last start, and what they teach of the reference.
@@ -190,15 +196,14 @@ class LevelWatch:
         """
         if self._adapting >= 0:
             return self._follow(sample)
-        y, expected, reference, deviation, slack, units, _ = sample
+        y, expected, reference, _, slack, units, _ = sample
         n = self._n = self._n + 1
         self._units += max(_UNITS_RATE, 1.0 / n) * (units - self._units)
         if n <= _LEARN:
             if n == _LEARN:
                 self._refer(sample)
             return None
-        least = deviation / max(reference, _TINY) if self.trust_deviation else 0.0
-        beyond = self.test.is_settled and slack > _MOST_SLACK * self.test.scale_ * reference
+        beyond = self.test.is_settled and slack > _MOST_SLACK * self.test.scale * reference
         if beyond or y == reference:
             self._skipped += 1
             if self._skipped >= _MAX_SKIPPED:
@@ -208,7 +213,7 @@ class LevelWatch:
             self._skipped -= 1
         pad = self.pad + _TINY
         value = math.log((y + pad) / (reference + pad)) + self._offset
-        shift = self.test.update(value, y, units, least)
+        shift = self.test.update(value, y, units)
         if shift is not None:
             return self._conclude(shift)
         if n >= self._next_refresh and self.test.is_calm:
@@ -233,7 +238,7 @@ class LevelWatch:
 
     def _conclude(self, shift: Shift) -> Change | None:
         self._restart()
-        if abs(shift.after - shift.before) <= TOLERANCE_RATIO * shift.before:
+        if abs(shift.after - shift.before) <= self.least_change * shift.before:
             return None
         self._adapting, self._before = 0, shift.before
         return Change(
@@ -287,8 +292,8 @@ def kappa_watch(config: CoreConfig) -> LevelWatch:
 def service_watch(config: CoreConfig) -> LevelWatch:
     """Make a watch for the seconds of a model's requests."""
     return LevelWatch(
-        threshold=config.drift_threshold,
-        tolerance=config.drift_tolerance,
+        threshold=_SERVICE_THRESHOLD_RATIO * config.drift_threshold,
+        tolerance=_SERVICE_TOLERANCE,
         least_scale=_LEAST_SERVICE_SCALE,
-        trust_deviation=True,
+        least_change=_SERVICE_LEAST_CHANGE,
     )

@@ -39,8 +39,9 @@ _EMPTY: Final[Segment] = (0.0, 0.0, 0.0, 0.0, 0.0)
 # A tolerance that a large change stays above from its first batch on, so that the noise before it
 # is not taken for a part of it.
 _STEEP: Final = 1.25
-# Sums that Page-Hinkley sees before it speaks.
-_MIN_BATCHES: Final = 2
+# Page-Hinkley's own mean takes every value in, the shifted ones too, which hides half a shift that
+# comes early. It is held at 0 by this count, and values come less a mean that waits.
+_FOR_EVER: Final = 1e300
 _TINY: Final = 1e-12
 
 
@@ -90,11 +91,16 @@ class Cusum:
 
     Notes
     -----
+    The mean without a shift takes a value in only once there is no evidence of one: with 40
+    batches before a change of 0.95 deviations, 97 % instead of 94 % were seen within 20 more.
     River's own forgetting of sums (α = 0.9999) is off: a sum that falls by δ a step stops falling
     at δ / (1 - α), after 10,000 steps, and from then on every wave of noise is tested without δ.
     """
 
-    __slots__ = ("_narrow", "_steep", "_test", "_wide", "known", "threshold", "tolerance")
+    __slots__ = (
+        "_mean", "_n", "_narrow", "_pending", "_steep", "_test", "_wide", "known", "threshold",
+        "tolerance",
+    )  # fmt: skip
 
     def __init__(self, *, threshold: float, tolerance: float, known: int) -> None:
         self.threshold = threshold
@@ -105,13 +111,15 @@ class Cusum:
         self._wide = [_EMPTY, _EMPTY]
         self._narrow = [_EMPTY, _EMPTY]
         self._steep = [0.0, 0.0]
+        # The mean without a shift, of so many values; and those since there is some evidence,
+        # with their sum, which are no part of it until the evidence is gone.
+        self._n = float(known)
+        self._mean = 0.0
+        self._pending = [0.0, 0.0]
         self._test = load_detector()(
-            min_instances=known + _MIN_BATCHES, delta=tolerance, threshold=threshold, alpha=1.0
+            min_instances=0, delta=tolerance, threshold=threshold, alpha=1.0
         )
-        self._set_mean(known, 0.0)
-
-    def _set_mean(self, n: float, mean: float) -> None:
-        self._test._x_mean = type(self._test._x_mean)._from_state(n, mean)
+        self._test._x_mean = type(self._test._x_mean)._from_state(_FOR_EVER, 0.0)
 
     @property
     def evidence(self) -> float:
@@ -124,8 +132,15 @@ class Cusum:
         self, value: float, size: int, amount: float, expected: float, units: float
     ) -> Shift | None:
         """Take the value of one batch of ``size``; give the shift that it completes, if any."""
+        calm = self.evidence < _CALM
+        n, total = self._pending[0] + 1.0, self._pending[1] + value
+        if calm:
+            self._n += n
+            self._mean += (total - n * self._mean) / self._n
+            n = total = 0.0
+        self._pending = [n, total]
         test = self._test
-        test.update(value)
+        test.update(value - self._mean)
         if test.drift_detected:
             rose = test._sum_increase - test._min_increase > self.threshold
             self._follow(0 if rose else 1, value, amount, expected, units)
@@ -147,7 +162,7 @@ class Cusum:
     ) -> None:
         batch = (1.0, value, amount, expected, units)
         self._wide[side] = _sum(self._wide[side], batch)
-        deviation = value - self._test._x_mean.get()
+        deviation = value - self._mean
         steep = self._steep[side] + (-deviation if side else deviation) - _STEEP
         self._steep[side] = max(steep, 0.0)
         self._narrow[side] = _sum(self._narrow[side], batch) if steep > 0.0 else _EMPTY
@@ -160,9 +175,9 @@ class Cusum:
 
     def _since(self, segment: Sequence[float], size: int) -> Shift:
         n_after, total, amount, expected, units = segment
-        mean = self._test._x_mean
-        n_before = max(mean.n - n_after, 1.0)
-        before = (mean.get() * mean.n - total) / n_before
+        # All values less those since.
+        n_before = max(self._n + self._pending[0] - n_after, 1.0)
+        before = (self._mean * self._n + self._pending[1] - total) / n_before
         units = max(units, _TINY)
         return Shift(
             mean=before,
@@ -177,7 +192,7 @@ class Cusum:
         test = self._test
         low = None if test._min_increase == math.inf else test._min_increase
         return [
-            test._x_mean.n, test._x_mean.get(), test._sum_increase, test._sum_decrease, low,
+            self._n, self._mean, self._pending, test._sum_increase, test._sum_decrease, low,
             test._max_decrease, self._wide, self._narrow, self._steep,
         ]  # fmt: skip
 
@@ -185,10 +200,10 @@ class Cusum:
         """Take on what `state` gave (JSON, hence Any); return self."""
         test = self._test
         (
-            n, mean, test._sum_increase, test._sum_decrease, low, test._max_decrease,
-            wide, narrow, steep,
+            self._n, self._mean, pending, test._sum_increase, test._sum_decrease, low,
+            test._max_decrease, wide, narrow, steep,
         ) = state  # fmt: skip
-        self._set_mean(n, mean)
+        self._pending = list(pending)
         test._min_increase = math.inf if low is None else low
         self._wide, self._narrow = _segments(wide), _segments(narrow)
         self._steep = list(steep)
@@ -214,7 +229,7 @@ class ShiftTest:
     threshold, tolerance : float
         Page-Hinkley's λ and δ, in standard deviations of a sum of four.
     least_scale : float
-        The standard deviation is taken to be at least so much, > 0.
+        Values are standardized by at least so much, > 0.
     settle : int
         Values that centre and scale are learned from before anything is tested, a multiple of 4.
 
@@ -227,8 +242,8 @@ class ShiftTest:
     -----
     Each value less the mean of the first ``settle`` ones, over the scale, clipped at 2.5, summed
     by four and divided by 2 has variance near 1 whatever the stream: Page's two-sided CUSUM of
-    that has one curve of false events against delay (docs/drift.md). Page-Hinkley's own running
-    mean makes it self-starting: an error of the centre is not a shift.
+    that has one curve of false events against delay (docs/drift.md). The mean goes on being
+    learned while nothing shifts, so an error of the centre is not a shift.
 
     References
     ----------
@@ -254,7 +269,7 @@ class ShiftTest:
         """Forget everything."""
         self._n = 0
         self._center = 0.0
-        self.scale_ = max(_FIRST_SCALE, self.least_scale)
+        self.scale_ = _FIRST_SCALE
         self._cusum: Cusum | None = None
         self._in_batch = 0
         self._sum = self._amount = self._expected = self._units = 0.0
@@ -265,13 +280,16 @@ class ShiftTest:
         return self._n >= self.settle
 
     @property
+    def scale(self) -> float:
+        """What values are standardized by."""
+        return max(self.scale_, self.least_scale)
+
+    @property
     def is_calm(self) -> bool:
         """Whether shifts are tested for and there is little evidence of one."""
         return self._cusum is not None and self._cusum.evidence < _CALM
 
-    def update(
-        self, value: float, amount: float, units: float, least_scale: float = 0.0
-    ) -> Shift | None:
+    def update(self, value: float, amount: float, units: float) -> Shift | None:
         """Take one value; give the shift that it completes, if any.
 
         Parameters
@@ -280,8 +298,6 @@ class ShiftTest:
             What is tested, finite: a logarithm of what ``amount`` is in proportion to.
         amount, units : float
             What a level is made of, ≥ 0.
-        least_scale : float
-            The least standard deviation of this value.
         """
         n = self._n = self._n + 1
         deviation = value - self._center
@@ -290,11 +306,11 @@ class ShiftTest:
             deviation -= deviation / n
         scale = self.scale_
         spread = min(abs(deviation), _SCALE_CLIP * scale) / _MEAN_ABSOLUTE
-        scale += max(1.0 / n, _SCALE_RATE) * (spread - scale)
-        self.scale_ = scale = max(scale, self.least_scale)
+        scale += max(1.0 / (n + 1.0), _SCALE_RATE) * (spread - scale)
+        self.scale_ = scale = max(scale, _TINY)
         if n <= self.settle:
             return None
-        scale = max(scale, least_scale) * (1.0 + _SCALE_DOUBT / n)
+        scale = max(scale, self.least_scale) * (1.0 + _SCALE_DOUBT / n)
         z = deviation / scale
         # What would have come at the centre.
         expected = amount * math.exp(max(min(-deviation, _MAX_LOG), -_MAX_LOG))
@@ -318,9 +334,9 @@ class ShiftTest:
         self._sum = self._amount = self._expected = self._units = 0.0
         if shift is None:
             return None
-        scale = self.scale_
         # Levels are means, and the mean of a log-normal is e^(σ²/2) times its median.
-        before = shift.before * math.exp(shift.mean * scale / _ROOT + 0.5 * scale * scale)
+        median = shift.mean * self.scale / _ROOT
+        before = shift.before * math.exp(median + 0.5 * self.scale_ * self.scale_)
         self.restart()
         return shift._replace(before=before)
 
