@@ -99,7 +99,7 @@ class RatioQuantiles:
             log_ratio = math.copysign(_MAX_LOG, log_ratio)
         n, scale = self.n_seen_, self.scale_
         self.n_seen_ = n + 1
-        rate, step_90, step_99 = _FLOORS if n >= _SETTLED else _steps(n)
+        rate, step_90, step_99 = _STEPS[n] if n < _SETTLED else _FLOORS
         distance = log_ratio - self.centre_
         # All that follows judges the interval that was given, before any part of it moves.
         if distance > self.reach_90_ * scale:
@@ -218,3 +218,5 @@ _SETTLED: Final = int(
     max(last - first for first, last in (_CENTRE_RATE, _REACH_90_RATE, _REACH_99_RATE))
 )
 _FLOORS: Final = _steps(_SETTLED)
+# 80 KiB; working them out took a fifth of `RatioQuantiles.learn_one`.
+_STEPS: Final = tuple(map(_steps, range(_SETTLED)))

@@ -169,8 +169,8 @@ class KappaTable:
         node: Node | None = leaf
         while node is not None:
             node.n_seen += 1
-            self._dirty[node.key] = node
             node = node.parent
+        self._dirty[leaf.key] = leaf
         actual = math.log(max(y, 1.0))
         residual = actual - math.log(expected)
         self.p90_coverage.learn_one(leaf.quantiles.covers(residual))
@@ -196,6 +196,7 @@ class KappaTable:
             temper.spread(abs(y - expected) / (temper.scale_ * math.sqrt(expected)))
             regressor.add_sums(sums)
             regressor.solve()
+            self._dirty[node.key] = node
 
     def _touch(self, leaf: Node, *, taught: bool) -> None:
         """Mark a chain as used, the leaf first, and evict what is used least."""
@@ -287,7 +288,9 @@ class KappaTable:
 
     def take_evicted_while_open(self) -> list[Node]:
         """Give the nodes that left with an open drift event since the last call."""
-        gone, self._evicted_while_open = self._evicted_while_open, []
+        gone = self._evicted_while_open
+        if gone:  # asked after each completion
+            self._evicted_while_open = []
         return gone
 
     def take_changes(self) -> tuple[dict[Key, KappaEntry], frozenset[Key]]:

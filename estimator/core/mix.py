@@ -332,7 +332,9 @@ class MixTable:
 
     def take_evicted_while_open(self) -> list[str]:
         """Give the models that left with an open event since the last call."""
-        gone, self._evicted_while_open = self._evicted_while_open, []
+        gone = self._evicted_while_open
+        if gone:  # asked after each completion
+            self._evicted_while_open = []
         return gone
 
     def state(self, model: str = "") -> list[list[Any]]:

@@ -90,7 +90,9 @@ class ServiceTable:
 
     def take_evicted_while_open(self) -> list[str]:
         """Give the models that left with an open drift event since the last call."""
-        gone, self._evicted_while_open = self._evicted_while_open, []
+        gone = self._evicted_while_open
+        if gone:  # asked after each completion
+            self._evicted_while_open = []
         return gone
 
     def take_changes(self) -> dict[str, ServiceTime]:
