@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from benchmarks.learning import adaptation, contest, intervals, robustness, shrinkage
+from benchmarks.learning import adaptation, contest, detection, intervals, robustness, shrinkage
 from benchmarks.learning.material import speech
 from estimator.core.drift import load_detector
 from estimator.evaluation.scenarios import Trace
@@ -94,7 +94,7 @@ def _shrinkage(traces: Sequence[Trace]) -> Result:
 PARTS: Final[dict[str, Callable[[Sequence[Trace]], Result]]] = {
     "contest": _contest,
     "changes": _changes,
-    "detection": adaptation.measure_detection,
+    "detection": detection.measure,
     "completion_order": _order,
     "file_order": _file_order,
     "intervals": _intervals,

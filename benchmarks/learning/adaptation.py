@@ -12,11 +12,12 @@ from benchmarks.learning.material import (
     changes,
     finite,
     quantiles,
+    relative_spread,
 )
 from estimator.core.observation import Completion
 from estimator.evaluation import metrics
 from estimator.evaluation.prequential import Run, hindsight_of, kappa_at, run
-from estimator.evaluation.references import CumulativeLeastSquares, CumulativeRatio, ToldRatio
+from estimator.evaluation.references import CumulativeRatio, ToldRatio
 from estimator.evaluation.scenarios import (
     DEFAULT_SLOTS,
     Finish,
@@ -26,7 +27,7 @@ from estimator.evaluation.scenarios import (
     in_trace_order,
     resampled,
 )
-from estimator.evaluation.subjects import LearnerSubject, PipelineSubject, Subject, size_of
+from estimator.evaluation.subjects import LearnerSubject, PipelineSubject, Subject
 
 Figures = dict[str, float | None]
 
@@ -38,26 +39,9 @@ SMALL_CHANGE: Final = 1.15
 # Completions after a change over which the error is compared.
 N_ERROR: Final = 100
 N_SETTLE: Final = 100
-# Completions within which an event is promised, by the greater relative spread of the two.
-WITHIN: Final = (40, 80)
-NARROW: Final = 0.3
-N_STATIONARY: Final = 25_000
 N_STEADY: Final = 600
 N_COLD: Final = 10
 N_COLD_SEEDS: Final = 20
-_NORMAL: Final = 1.4826  # the median absolute deviation of a normal, to its standard deviation
-
-
-def relative_spread(trace: Trace) -> float:
-    """Give the robust standard deviation of tokens over their least-squares line."""
-    line = CumulativeLeastSquares()
-    for one in trace.completions:
-        line.learn_one({"size": size_of(one)}, float(one.output_tokens))
-    off = (
-        abs(one.output_tokens / max(line.predict_one({"size": size_of(one)}), 1.0) - 1.0)
-        for one in trace.completions
-    )
-    return _NORMAL * statistics.median(off)
 
 
 def _summary(runs: Sequence[Run]) -> Figures:
@@ -102,47 +86,6 @@ def measure_changes(traces: Sequence[Trace]) -> dict[str, Figures]:
             _runs(small, make, n_seeds=N_ORDER_SEEDS)
         )
     return table
-
-
-def measure_detection(traces: Sequence[Trace]) -> dict[str, float]:
-    """Give the share of large changes that raise an event in time, and events without a change."""
-    spread = {trace.name: relative_spread(trace) for trace in traces}
-    seen: dict[bool, list[int]] = {True: [], False: []}
-    early = 0
-    for change in changes(traces, LARGE_CHANGE):
-        narrow = max(spread[change.before.name], spread[change.after.name]) <= NARROW
-        for one in _runs([change], PipelineSubject):
-            positions = [
-                raised.position - N_BEFORE
-                for raised in one.events
-                if raised.event.kind == "kappa" and raised.event.ended_s is None
-            ]
-            early += sum(position < 0 for position in positions)
-            after = [position + 1 for position in positions if position >= 0]
-            seen[narrow].append(min(after, default=10**9))
-    false = n = 0
-    for trace in traces:
-        stream = in_trace_order([resampled(trace, 1, N_STATIONARY)])
-        n += len(stream.items)
-        false += _begun(run(PipelineSubject(), stream))
-    return {
-        f"reported_within_{WITHIN[0]}_ratio_narrow": _within(seen[True], WITHIN[0]),
-        f"reported_within_{WITHIN[1]}_ratio_wide": _within(seen[False], WITHIN[1]),
-        "changes_narrow": len(seen[True]),
-        "changes_wide": len(seen[False]),
-        "events_before_the_change": early,
-        "stationary_completions": n,
-        "stationary_false_events": false,
-        "stationary_false_events_per_200000": 200_000 * false / n,
-    }
-
-
-def _within(delays: Sequence[int], limit: int) -> float:
-    return sum(one <= limit for one in delays) / max(len(delays), 1)
-
-
-def _begun(one: Run) -> int:
-    return sum(raised.event.ended_s is None for raised in one.events)
 
 
 def _until_learned(stream: Stream, n: int) -> Stream:
@@ -199,7 +142,7 @@ def measure_file_order(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
         records = metrics.scored(one.records[N_SETTLE:])
         table[trace.name] = {
             "mae_over_oracle": metrics.mae(records) / metrics.oracle_mae(records),
-            "drift_events": _begun(one),
+            "drift_events": sum(raised.event.ended_s is None for raised in one.events),
             "relative_spread": relative_spread(trace),
         }
     return table

@@ -1,12 +1,14 @@
 """The traces of ``benchmarks/traces`` and the streams that every part measures on."""
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from estimator.evaluation.metrics import quantile
 from estimator.evaluation.prequential import hindsight_of
+from estimator.evaluation.references import CumulativeLeastSquares
 from estimator.evaluation.scenarios import (
     Stream,
     Trace,
@@ -17,6 +19,7 @@ from estimator.evaluation.scenarios import (
     resampled,
     without_language,
 )
+from estimator.evaluation.subjects import size_of
 
 TRACES: Final = Path(__file__).parents[1] / "traces"
 SPEECH: Final = (
@@ -28,6 +31,8 @@ N_BEFORE: Final = 300
 N_AFTER: Final = 240
 # A change that counts for the promises.
 LARGE_CHANGE: Final = 1.5
+# The median absolute deviation of a normal, to its standard deviation.
+_NORMAL: Final = 1.4826
 
 
 def speech() -> list[Trace]:
@@ -70,3 +75,15 @@ def quantiles(counts: Iterable[int | None]) -> tuple[float, float]:
     """Give the median and the 90th percentile; infinite for never."""
     values = list(counts)
     return quantile(values, 0.5), quantile(values, 0.9)
+
+
+def relative_spread(trace: Trace) -> float:
+    """Give the robust standard deviation of tokens over their least-squares line."""
+    line = CumulativeLeastSquares()
+    for one in trace.completions:
+        line.learn_one({"size": size_of(one)}, float(one.output_tokens))
+    off = (
+        abs(one.output_tokens / max(line.predict_one({"size": size_of(one)}), 1.0) - 1.0)
+        for one in trace.completions
+    )
+    return _NORMAL * statistics.median(off)
