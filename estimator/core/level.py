@@ -33,7 +33,7 @@ _MARK: Final = 4
 # (Page 1954). With a sum above 3 the marks are read at one completion in five.
 _SLACK: Final = 0.4
 _GATE: Final = 3.0
-# A ratio within √2 of its standard errors is no evidence for a change: its Bayes factor is below 1.
+# A ratio within √2 of its standard errors is no evidence of a change: its Bayes factor is below 1.
 _LEAST_CHI: Final = 2.0
 # While the odds are above this, the marks are read at each completion.
 _OPEN_ODDS: Final = 0.1
