@@ -116,3 +116,18 @@ def test_the_table_names_each_file(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "200 completions" in done.stdout
     assert name in done.stdout
+
+
+def test_the_contest_runs_other_learners_over_the_same_rows(tmp_path: Path) -> None:
+    files = [write(tmp_path / "a.csv", 3, n=80), write(tmp_path / "b.csv", 6, n=80)]
+    document = evaluated(*files, "--language-hidden", "--contest")
+    table = document["contest"]
+    assert isinstance(table, list)
+    names = [one["learner"] for one in table]
+    assert names[:2] == ["pipeline", "cumulative"]
+    assert len(names) >= 2 + 5
+    assert {one["n"] for one in table} == {160}
+    assert document["mae_tokens"] == table[0]["mae_tokens"]
+    done = kappad(["evaluate", *files, "--contest", "--n", "20"], target=NOWHERE)
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in names)
