@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
-_N_SLOPES: Final = 4
 # Least variance of a slope's column, as a share of its mean square, in the penalty that holds
 # the slope at the parent's: a constant column (Whisper's 4 prompt tokens) keeps its prior.
 _MIN_VARIATION: Final = 1e-3
+# A column below this is one of zeros; its square would underflow.
+_LEAST_SQUARE: Final = 1e-200
 
 
 def fit_non_negative(sums: Matrix, prior: Matrix, pull_ratio: float) -> list[float]:
@@ -19,9 +20,9 @@ def fit_non_negative(sums: Matrix, prior: Matrix, pull_ratio: float) -> list[flo
 
     Parameters
     ----------
-    sums : ndarray of float64, shape (6, 6)
-        ΣwvvT over rows v = (1, four columns, target).
-    prior : ndarray of float64, shape (5,)
+    sums : ndarray of float64, shape (m + 2, m + 2)
+        ΣwvvT over rows v = (1, m columns, target).
+    prior : ndarray of float64, shape (m + 1,)
         Coefficients that the slopes are held at, ≥ 0.
     pull_ratio : float
         Completions that the prior counts for, over those in the sums, > 0.
@@ -29,20 +30,21 @@ def fit_non_negative(sums: Matrix, prior: Matrix, pull_ratio: float) -> list[flo
     Returns
     -------
     list of float
-        Five finite coefficients ≥ 0.
+        m + 1 finite coefficients ≥ 0.
     """
+    n_slopes = len(prior) - 1
     weight = sums[0, 0]
     means = sums[0, 1:] / weight
     second = sums[1:, 1:] / weight
     centred = second - np.outer(means, means)
-    squares = np.diagonal(second)[:_N_SLOPES]
-    variances = np.maximum(np.diagonal(centred)[:_N_SLOPES], _MIN_VARIATION * squares)
-    penalty = pull_ratio * np.maximum(variances, np.finfo(np.float64).tiny)
+    squares = np.maximum(np.diagonal(second)[:n_slopes], _LEAST_SQUARE)
+    variances = np.maximum(np.diagonal(centred)[:n_slopes], _MIN_VARIATION * squares)
+    penalty = pull_ratio * variances
     slopes = prior[1:].copy()
-    free = list(range(_N_SLOPES))
-    matrix, target = centred, _N_SLOPES
+    free = list(range(n_slopes))
+    matrix, target = centred, n_slopes
     intercept_is_free = True
-    # Each round fixes one coefficient at 0, so there are at most five.
+    # Each round fixes one coefficient at 0, so there are at most m + 1.
     while free:
         slopes[:] = 0.0
         gram = matrix[np.ix_(free, free)] + np.diag(penalty[free])

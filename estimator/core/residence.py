@@ -4,6 +4,7 @@ Owns one model's fit and what is reported of it. Knows nothing of completions.
 """
 
 import math
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
@@ -15,7 +16,7 @@ from estimator.core.non_negative import fit_non_negative
 from estimator.core.octaves import N_OCTAVES, Octaves, octave_of
 from sched_client.model import ServiceTime
 
-_N_COEFFICIENTS: Final = 5
+_N_COEFFICIENTS: Final = 6
 _N_LINES: Final = _N_COEFFICIENTS * N_OCTAVES
 # Completions after which an octave of concurrency is known: a mean of a relative spread of 0.5,
 # the widest seen (benchmarks/service.py), is then right within 9 %.
@@ -23,12 +24,7 @@ _KNOWN_AFTER: Final = 32.0
 # A completion counts by 1 / estimate², as a relative error does, but at most so much more than a
 # mean one: the seconds of one token are mostly what the step was late.
 _MAX_WEIGHT: Final = 4.0
-# Requests that run together share their steps, so their residuals say the same thing: with all of
-# 16 slots taken, correlations of .5, .3 and 0 with the next, the 4th and the 16th to finish, which
-# makes the mean of many 2.6 times as uncertain (7 running: 1.6 times). Bounded, so that a change
-# is seen whatever runs.
-_SHARED: Final = 0.5
-_MAX_SHARED: Final = 4.0
+_MAX_ROOT_WEIGHT: Final = 2.0
 # Rates of the running means of tokens, prompt and audio: over about 200 completions.
 _MEAN_RATE: Final = 0.01
 # The reference concurrency is the mean of a model's first so many completions and stays there:
@@ -46,7 +42,18 @@ MIN_PER_TOKEN_S: Final = 1e-6
 _MIN_SERVICE_S: Final = 1e-4
 _TINY: Final = 1e-9
 _PRIOR: Final = ServiceTime()
-_PRIOR_COEFFICIENTS: Final = (_PRIOR.overhead_s, _PRIOR.seconds_per_token, 0.0, 0.0, 0.0)
+_PRIOR_COEFFICIENTS: Final = (_PRIOR.overhead_s, _PRIOR.seconds_per_token, 0.0, 0.0, 0.0, 0.0)
+# Ends that are remembered: vLLM's max_num_seqs is 256 by default.
+_MAX_ENDS: Final = 256
+# All slots are taken, at least for most of a residence, where so many ran of the most that ever
+# ran (0.98 and 0.9 raised 3 and 2 false events where 0.8 raised 1, in 77,000 completions at loads
+# 0.3 to 1.2); the most fades in 10,000 requests.
+_FULL_RATIO: Final = 0.8
+_PEAK_FORGETTING: Final = 1.0 - 1e-4
+# Bounds what ends of other engines of the same model could add.
+_MOST_TURNOVERS: Final = 4.0
+# Rate of the mean tokens that turn over: over about the last 32.
+_RECENT_RATE: Final = 1.0 / 16.0
 
 
 class ServiceFit:
@@ -62,20 +69,25 @@ class ServiceFit:
     Attributes
     ----------
     coef_ : list of float
-        Seconds for 1, a token, an uncached prompt token, a unit of concurrency, and a token at a
-        unit of concurrency; all ≥ 0.
+        Seconds for 1, a token, an uncached prompt token, a unit of concurrency, a token at a unit
+        of concurrency, and another request's admission; all ≥ 0, for each octave of concurrency.
     reference_ : float
         Concurrency at which seconds are reported.
 
     Notes
     -----
-    ``s ≈ c₀ + c₁·n + c₂·p + c₃·k + c₄·n·k`` for n tokens, p uncached prompt tokens and a mean of k
-    running requests: a decode step costs a fixed part and a part for each running sequence, and
-    each admission meanwhile, of which there are about k in a mean residence, holds it up. Every
-    term can only add time, so the fit is non-negative (an active set over decayed normal
-    equations, kept for each octave of k). Columns are centred and each slope is held at the
-    parent's by a penalty in proportion to its column's own variance: collinear columns share what
-    they explain together, and a column that never varies keeps its prior.
+    ``s ≈ c₀ + c₁·n + c₂·p + c₃·k + c₄·n·k + c₅·a`` for n tokens, p uncached prompt tokens, a mean
+    of k running requests and a others that were admitted meanwhile. A decode step costs a fixed
+    part and a part for each running sequence, and each admission holds up all that run. Where all
+    slots are taken every end is followed by one, so ends are counted (the spread around the line
+    halves, and what is left is not shared by those that ran together); elsewhere k sequences
+    turn over in the time of n tokens n·k/m times, at a recent mean of m tokens. Ends would not do
+    there: a slower machine sees more of them, and would explain itself. What is published has the
+    mean of a for a request of n tokens in it. Every term can only add time, so the fit is
+    non-negative (an active set over decayed normal equations, kept for each octave of k). Columns
+    are centred and each slope is held at the parent's by a penalty in proportion to its column's
+    own variance: collinear columns share what they explain together, and a column that never
+    varies keeps its prior.
 
     A residual at a load that the watched coefficients have not seen is no sign of a slower
     machine: it is learned and not tested.
@@ -83,11 +95,14 @@ class ServiceFit:
 
     __slots__ = (
         "_concurrency",
+        "_ends",
         "_known",
         "_level",
         "_mean_prompt",
         "_n_concurrency",
         "_octaves",
+        "_peak",
+        "_recent_tokens",
         "_typical_s",
         "coef_",
         "config",
@@ -118,6 +133,11 @@ class ServiceFit:
         self._mean_prompt = 0.0
         self.n_seen_ = self.n_audio_ = self.n_fit_ = 0
         self._octaves = Octaves(config)
+        # Unix times of the latest ends, ascending.
+        self._ends: list[float] = []
+        # Mean tokens of the latest, and the most that ran at once.
+        self._recent_tokens = self.mean_tokens_
+        self._peak = 1.0
         # Running mean of relative residuals.
         self._level = 0.0
         self.watch: LevelWatch | None = None
@@ -127,17 +147,8 @@ class ServiceFit:
     def _settle(self) -> None:
         """Derive what `learn` needs of the coefficients."""
         # What a watch keeps: lines, and the spread around those that are known, 0 for others.
-        spreads = [0.0] * N_OCTAVES
-        for octave in self._octaves.known(_KNOWN_AFTER):
-            spreads[octave] = self._octaves.of(octave).temper.scale_
-        self._known = [*self.coef_, *spreads]
-        self._typical_s = _predict(
-            self.coef_,
-            octave_of(self.reference_),
-            max(self.mean_tokens_, 1.0),
-            self._mean_prompt,
-            self.reference_,
-        )
+        self._known = [*self.coef_, *self._octaves.spreads(_KNOWN_AFTER)]
+        self._typical_s = self.entry().mean_service_s
 
     def describe(self, tokens: float, prompt: float, audio_s: float | None) -> None:
         """Follow the means of what requests are like: uncached prompt tokens, audio if known."""
@@ -150,25 +161,54 @@ class ServiceFit:
             rate = max(_MEAN_RATE, 1.0 / self.n_audio_)
             self.mean_audio_s_ += rate * (audio_s - self.mean_audio_s_)
 
-    def learn(self, tokens: float, prompt: float, concurrency: float, seconds: float) -> Sample:
-        """Learn one residence, > 0, at a known concurrency, ≥ 1."""
+    def admitted(
+        self, tokens: float, concurrency: float, finished_s: float, seconds: float
+    ) -> float:
+        """Note a request's end; give about how many were admitted while it was resident."""
+        mean = self._recent_tokens
+        self._recent_tokens += _RECENT_RATE * (tokens - mean)
+        self._peak = max(concurrency, _PEAK_FORGETTING * self._peak)
+        ends = self._ends
+        if ends and finished_s < ends[0]:
+            # The clock went back: what is ahead of it now would count for ever.
+            ends.clear()
+        count = len(ends) - bisect_right(ends, finished_s - seconds)
+        if not ends or finished_s >= ends[-1]:
+            ends.append(finished_s)
+        else:
+            insort(ends, finished_s)
+        if len(ends) > _MAX_ENDS:
+            del ends[0]
+        turnover = tokens * concurrency / max(mean, 1.0)
+        if concurrency < _FULL_RATIO * self._peak:
+            return turnover
+        return min(float(count), _MOST_TURNOVERS * turnover)
+
+    def learn(
+        self, tokens: float, prompt: float, concurrency: float, admitted: float, seconds: float
+    ) -> Sample:
+        """Learn one residence, > 0, at a known concurrency, ≥ 1, with so many `admitted`."""
         if self._n_concurrency < _REFERENCE_AFTER:
             self._refer(concurrency)
         known = self._known
         at = octave_of(concurrency)
         octave = self._octaves.of(at)
-        expected = _predict(known, at, tokens, prompt, concurrency)
+        # `_predict` without its call, which would be a tenth of the cost.
+        start = _N_COEFFICIENTS * at
+        c0, c1, c2, c3, c4, c5 = known[start : start + _N_COEFFICIENTS]
+        expected = c0 + c2 * prompt + c3 * concurrency + c5 * admitted
+        expected += (c1 + c4 * concurrency) * tokens
+        expected = max(expected, _MIN_SERVICE_S)
         value, deviation = octave.temper.judge(seconds, expected, expected)
-        y = expected
         if value is not None:
-            y = value
             weight = self._typical_s / expected
-            weight = min(weight * weight, _MAX_WEIGHT)
-            octave.rows.extend((tokens, prompt, concurrency, value, weight))
+            weight = weight * weight if weight < _MAX_ROOT_WEIGHT else _MAX_WEIGHT
+            octave.rows.extend((tokens, prompt, concurrency, admitted, value, weight))
             self.n_fit_ += 1
+            octave.note((value - expected) / deviation)
             if known[_N_LINES + at] > 0.0:
                 self._follow(value / expected - 1.0)
-            if octave.is_due:
+            if len(octave.rows) >= octave.due:
                 octave.fold(self.config.service_forgetting)
                 self._solve(at)
                 self._settle()
@@ -177,12 +217,11 @@ class ServiceFit:
             then = self.watch.reference_
             spread = then[_N_LINES + at]
             if spread > 0.0:
-                reference = _predict(then, at, tokens, prompt, concurrency)
+                reference = _predict(then, at, tokens, prompt, concurrency, admitted)
                 deviation = spread * reference
             else:
-                reference = y
-        deviation *= min(max(math.sqrt(_SHARED * concurrency), 1.0), _MAX_SHARED)
-        return Sample(y, expected, reference, deviation, 0.0, max(tokens, 1.0), known)
+                reference = seconds
+        return Sample(seconds, expected, reference, deviation, 0.0, max(tokens, 1.0), known)
 
     def _follow(self, residual: float) -> None:
         """Scale what is known once it is off by too much, whether or not a watch has seen why."""
@@ -224,9 +263,11 @@ class ServiceFit:
     def entry(self) -> ServiceTime:
         """Build what a client is told, at the reference concurrency."""
         k = self.reference_
-        c0, c1, c2, c3, c4 = self.coef_[_span(octave_of(k))]
-        per_token = max(c1 + c4 * k, MIN_PER_TOKEN_S)
-        overhead = c0 + c3 * k
+        octave = octave_of(k)
+        c0, c1, c2, c3, c4, c5 = self.coef_[_span(octave)]
+        admitted, admitted_per_token = self._octaves.admitted(octave)
+        per_token = max(c1 + c4 * k + c5 * admitted_per_token, MIN_PER_TOKEN_S)
+        overhead = max(c0 + c3 * k + c5 * admitted, 0.0)
         mean_tokens = max(self.mean_tokens_, 1.0)
         return ServiceTime(
             overhead_s=overhead,
@@ -247,6 +288,7 @@ class ServiceFit:
             self._known, self.reference_, self._concurrency, self._n_concurrency,
             self.mean_tokens_, self.mean_audio_s_, self._mean_prompt, self.n_seen_,
             self.n_audio_, self.n_fit_, self._typical_s, self._level,
+            self._ends, self._recent_tokens, self._peak,
             self._octaves.state(), None if self.watch is None else self.watch.state(),
         ]  # fmt: skip
 
@@ -261,9 +303,10 @@ class ServiceFit:
         (
             known, self.reference_, self._concurrency, self._n_concurrency, self.mean_tokens_,
             self.mean_audio_s_, self._mean_prompt, self.n_seen_, self.n_audio_, self.n_fit_,
-            self._typical_s, self._level, octaves, watch,
+            self._typical_s, self._level, ends,
+            self._recent_tokens, self._peak, octaves, watch,
         ) = state  # fmt: skip
-        self._known = list(known)
+        self._known, self._ends = list(known), list(ends)
         if len(self._known) != _N_LINES + N_OCTAVES or not all(map(math.isfinite, self._known)):
             raise ValueError(f"a service time knows finite lines and spreads, not {known}")
         self.coef_ = self._known[:_N_LINES]
@@ -279,8 +322,15 @@ def _span(octave: int) -> slice:
 
 
 def _predict(
-    coefficients: Sequence[float], octave: int, tokens: float, prompt: float, concurrency: float
+    coefficients: Sequence[float],
+    octave: int,
+    tokens: float,
+    prompt: float,
+    concurrency: float,
+    admitted: float,
 ) -> float:
-    c0, c1, c2, c3, c4 = coefficients[_N_COEFFICIENTS * octave : _N_COEFFICIENTS * (octave + 1)]
+    at = _N_COEFFICIENTS * octave
+    c0, c1, c2, c3, c4, c5 = coefficients[at : at + _N_COEFFICIENTS]
     seconds = c0 + c2 * prompt + c3 * concurrency + (c1 + c4 * concurrency) * tokens
+    seconds += c5 * admitted
     return max(_MIN_SERVICE_S, seconds)

@@ -11,9 +11,9 @@ from estimator.core.residence import MIN_PER_TOKEN_S, ServiceFit
 from sched_client.model import ServiceTime
 
 # The fallback serves models without completions of their own: of a model that has so many, every
-# fourth teaches it enough.
+# eighth teaches it enough.
 _THIN_AFTER: Final = 64
-_THIN_BY: Final = 4
+_THIN_BY: Final = 8
 # What counts as moved: 2 % of the cost of a mean request, 10 % of a mean.
 _MOVED_RATIO: Final = 0.02
 _MOVED_MEAN_RATIO: Final = 0.1
@@ -80,9 +80,10 @@ class ServiceTable:
         if seconds <= 0.0 or concurrency <= 0.0 or completion.preemptions:
             return None
         concurrency = max(concurrency, 1.0)
+        admitted = fit.admitted(tokens, concurrency, completion.finished_s, seconds)
         if fallback is not None:
-            fallback.learn(tokens, prompt, concurrency, seconds)
-        return fit, fit.learn(tokens, prompt, concurrency, seconds)
+            fallback.learn(tokens, prompt, concurrency, admitted, seconds)
+        return fit, fit.learn(tokens, prompt, concurrency, admitted, seconds)
 
     def entries(self) -> dict[str, ServiceTime]:
         """Give the service time of every model and the fallback."""

@@ -7,16 +7,19 @@ twin: no KV memory, no preemption, no chunked prefill, no policy.
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from estimator.core.observation import Completion
+
 
 class Job(NamedTuple):
-    """One request: its output tokens, ≥ 1, and the prompt tokens that must be computed, ≥ 0."""
+    """One request: output tokens, ≥ 1, prompt tokens that must be computed, seconds of audio."""
 
     tokens: int
     prompt_tokens: int = 0
+    audio_s: float | None = None
 
 
 class Residence(NamedTuple):
@@ -41,6 +44,21 @@ class Residence(NamedTuple):
     def service_s(self) -> float:
         """Seconds from the first admission to the end."""
         return self.finished_s - self.admitted_s
+
+    def completion(self, index: int, start_s: float = 0.0) -> Completion:
+        """Give what an engine that started at ``start_s`` would report of it."""
+        job = self.job
+        return Completion(
+            completion_id=f"modelled-{index}",
+            task="transcribe" if job.audio_s is not None else "text",
+            kind="transcription" if job.audio_s is not None else "text",
+            audio_s=job.audio_s,
+            prompt_tokens=job.prompt_tokens,
+            output_tokens=job.tokens,
+            finished_s=start_s + self.finished_s,
+            service_s=self.service_s,
+            concurrency=self.concurrency,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +94,12 @@ class EngineModel:
 
     def slower(self, factor: float) -> "EngineModel":
         """Give the same engine on a machine that takes ``factor`` times as long."""
-        return EngineModel(
+        return replace(
+            self,
             step_s=factor * self.step_s,
             per_sequence_s=factor * self.per_sequence_s,
             admission_s=factor * self.admission_s,
             per_prompt_token_s=factor * self.per_prompt_token_s,
-            slots=self.slots,
-            noise=self.noise,
         )
 
 
