@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from estimator.core.config import CoreConfig
 from estimator.core.observation import Completion
+from estimator.core.residence import ServiceFit
 from estimator.core.service_time import ServiceTable
 from sched_client.model import GLOBAL_KEY, KappaEntry, Snapshot
 from sched_client.validity import invalid_reason
@@ -154,6 +155,47 @@ def test_models_are_bounded_and_the_least_recently_used_goes() -> None:
     assert set(table.entries()) == {"", "a", "c", "d"}
 
 
+def test_the_reference_stays_where_the_first_completions_were() -> None:
+    table = table_of(served(200, low=2.0, high=4.0))
+    reference = table.entries()["default"].reference_concurrency
+    assert reference == pytest.approx(3.0, rel=0.05)
+    for completion in served(2_000, low=12.0, high=16.0, seed=1):
+        table.learn(completion)
+    assert table.entries()["default"].reference_concurrency == reference
+
+
+def test_a_busy_spell_is_not_forgotten_at_night_nor_the_night_by_day() -> None:
+    table = table_of(served(600, low=1.0, high=1.3))
+    night = table.entries()["default"]
+    for completion in served(20_000, low=14.0, high=16.0, seed=1):
+        table.learn(completion)
+    day = table.entries()["default"]
+    for name in ("overhead_s", "seconds_per_token"):
+        assert getattr(day, name) == pytest.approx(getattr(night, name), rel=0.01)
+
+
+def fit_of(ends: list[float]) -> ServiceFit:
+    fit = ServiceFit(None, CoreConfig())
+    for finished_s in ends:
+        fit.admitted(20.0, 16.0, finished_s, 1.0)
+    return fit
+
+
+def test_ends_are_counted_where_all_slots_are_taken_and_turnovers_elsewhere() -> None:
+    fit = fit_of([0.1 * i for i in range(100)])
+    # Ten others ended in the last second; the one that ended just then is the eleventh.
+    assert fit.admitted(20.0, 16.0, 9.95, 1.0) == 10.0
+    mean = fit.mean_tokens_
+    assert fit.admitted(20.0, 4.0, 10.0, 1.0) == pytest.approx(20.0 * 4.0 / mean, rel=0.25)
+
+
+def test_ends_are_bounded_and_a_clock_that_goes_back_is_forgotten() -> None:
+    fit = fit_of([float(i) for i in range(1_000)])
+    assert fit.admitted(200.0, 16.0, 1_000.0, 1e6) == 256.0
+    assert fit.admitted(200.0, 16.0, 5.0, 1.0) == 0.0
+    assert fit.admitted(200.0, 16.0, 5.5, 1.0) == 1.0
+
+
 def test_only_what_moved_is_a_change() -> None:
     table = table_of(served(2_000))
     assert set(table.take_changes()) == {"", "default"}
@@ -186,20 +228,26 @@ def test_a_damaged_state_is_refused() -> None:
     st.lists(
         st.tuples(
             st.integers(0, 10_000_000), st.integers(0, 10_000_000),
-            st.floats(0.0, 604_800.0), st.floats(0.0, 1e6),
+            st.floats(0.0, 604_800.0), st.floats(0.0, 1e6), st.floats(0.0, 1e11),
         ),
         min_size=1,
         max_size=40,
     )
 )  # fmt: skip
 def test_any_valid_completions_give_a_valid_snapshot(
-    rows: list[tuple[int, int, float, float]],
+    rows: list[tuple[int, int, float, float, float]],
 ) -> None:
     table = ServiceTable(CoreConfig())
-    for i, (tokens, prompt, seconds, concurrency) in enumerate(rows):
+    for i, (tokens, prompt, seconds, concurrency, finished_s) in enumerate(rows):
         table.learn(
             completion_of(
-                i, 1.0, tokens, prompt_tokens=prompt, service_s=seconds, concurrency=concurrency
+                i,
+                1.0,
+                tokens,
+                prompt_tokens=prompt,
+                service_s=seconds,
+                concurrency=concurrency,
+                finished_s=finished_s,
             )
         )
     snapshot = Snapshot(
