@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from estimator.core.config import CoreConfig
 from estimator.core.drift_event import DriftEvent, DriftKind
-from estimator.core.shift import Shift, ShiftTest, load_detector
+from estimator.core.shift import BATCH, Shift, ShiftTest, load_detector
 
 # Re-exported for those that load the detector anyway.
 __all__ = [
@@ -87,8 +87,8 @@ _TINY: Final = 1e-12
 _HALF_TOKEN: Final = 0.5
 # A change of at most so much is not worth an event, and ends one: DESIGN.md's ±10 %.
 TOLERANCE_RATIO: Final = 0.1
-# Completions before the coefficients become the reference, at the start and after an event: what
-# a learner that has just begun, or just dropped its past, knows is no reference.
+# Completions (a multiple of 4) before the coefficients become the reference, at the start and
+# after an event: what a learner that has just begun, or just dropped its past, knows is none.
 _LEARN: Final = 16
 # The shape of the reference is brought up to date after so many completions, then after twice as
 # many, and so on: few times in all, so that their errors do not add up.
@@ -149,8 +149,8 @@ class LevelWatch:
     """
 
     __slots__ = (
-        "_adapting", "_before", "_expected", "_n", "_next_refresh", "_offset", "_skipped",
-        "_units", "_y", "least_change", "pad", "reference_", "test",
+        "_adapting", "_before", "_buffer", "_expected", "_factor", "_n", "_next_refresh",
+        "_offset", "_skipped", "_units", "_y", "least_change", "pad", "reference_", "test",
     )  # fmt: skip
 
     def __init__(
@@ -169,7 +169,9 @@ class LevelWatch:
         # Completions since the last start, and what they teach of the reference.
         self._n = self._skipped = 0
         self._next_refresh = _FIRST_REFRESH
-        self._offset = 0.0
+        self._offset, self._factor = 0.0, 1.0
+        # What waits to be tested: what came, the reference, its slack, units.
+        self._buffer: list[tuple[float, float, float, float]] = []
         # Running means: the units; and while an event is open, what came and was expected.
         self._units = self._y = self._expected = 0.0
         self._before = 0.0
@@ -196,43 +198,56 @@ class LevelWatch:
         """
         if self._adapting >= 0:
             return self._follow(sample)
-        y, expected, reference, _, slack, units, _ = sample
-        n = self._n = self._n + 1
-        self._units += max(_UNITS_RATE, 1.0 / n) * (units - self._units)
-        if n <= _LEARN:
-            if n == _LEARN:
-                self._refer(sample)
+        buffer = self._buffer
+        buffer.append((sample.y, sample.reference, sample.slack, sample.units))
+        return None if len(buffer) < BATCH else self._test(sample)
+
+    def _test(self, newest: Sample) -> Change | None:
+        """Test the completions that wait; several at a time cost much less than one by one."""
+        buffer = self._buffer
+        self._n += len(buffer)
+        share = max(_UNITS_RATE, 1.0 / self._n) * len(buffer)
+        self._units += min(share, 1.0) * (newest.units - self._units)
+        if self._n <= _LEARN:
+            buffer.clear()
+            if self._n == _LEARN:
+                self.reference_ = list(newest.coefficients)
             return None
-        beyond = self.test.is_settled and slack > _MOST_SLACK * self.test.scale * reference
-        if beyond or y == reference:
-            self._skipped += 1
-            if self._skipped >= _MAX_SKIPPED:
-                self._restart()
+        most = _MOST_SLACK * self.test.scale if self.test.is_settled else math.inf
+        pad, offset, scale = self.pad + _TINY, self._offset, self._factor
+        log = math.log
+        rows = [
+            (log((y + pad) / (reference + pad)) + offset, y, reference * scale, units)
+            for y, reference, slack, units in buffer
+            if y != reference and slack <= most * reference
+        ]
+        self._skipped = max(self._skipped + len(buffer) - 2 * len(rows), 0)
+        buffer.clear()
+        if self._skipped >= _MAX_SKIPPED:
+            self._restart()
             return None
-        if self._skipped:
-            self._skipped -= 1
-        pad = self.pad + _TINY
-        value = math.log((y + pad) / (reference + pad)) + self._offset
-        shift = self.test.update(value, y, units)
+        shift = self.test.update(rows)
         if shift is not None:
             return self._conclude(shift)
-        if n >= self._next_refresh and self.test.is_calm:
-            self._refresh(sample, math.log((expected + pad) / (reference + pad)))
+        if self._n >= self._next_refresh and self.test.is_calm:
+            self._refresh(newest)
         return None
 
-    def _refer(self, sample: Sample) -> None:
-        self.reference_ = list(sample.coefficients)
-
-    def _refresh(self, sample: Sample, difference: float) -> None:
-        if abs(sample.units - self._units) <= _TYPICAL_RATIO * self._units:
-            self._offset += difference
-            self._next_refresh *= _REFRESH_GROWTH
-            self._refer(sample)
+    def _refresh(self, newest: Sample) -> None:
+        if abs(newest.units - self._units) > _TYPICAL_RATIO * self._units:
+            return
+        if newest.reference == newest.y:
+            return
+        pad = self.pad + _TINY
+        self._offset += math.log((newest.expected + pad) / (newest.reference + pad))
+        self._factor = math.exp(-self._offset)
+        self._next_refresh *= _REFRESH_GROWTH
+        self.reference_ = list(newest.coefficients)
 
     def _restart(self) -> None:
         self._n = self._skipped = 0
         self._next_refresh = _FIRST_REFRESH
-        self._offset = 0.0
+        self._offset, self._factor = 0.0, 1.0
         self.reference_ = []
         self.test.restart()
 
@@ -268,16 +283,19 @@ class LevelWatch:
         """Give what was learned as JSON (hence Any)."""
         return [
             self._n, self._skipped, self._next_refresh, self._offset, self._units, self._y,
-            self._expected, self._before, self._adapting, self.reference_, self.test.state(),
+            self._expected, self._before, self._adapting, self.reference_, self._buffer,
+            self.test.state(),
         ]  # fmt: skip
 
     def restore(self, state: Sequence[Any]) -> Self:
         """Take on what `state` gave (JSON, hence Any); return self."""
         (
             self._n, self._skipped, self._next_refresh, self._offset, self._units, self._y,
-            self._expected, self._before, self._adapting, reference, test,
+            self._expected, self._before, self._adapting, reference, buffer, test,
         ) = state  # fmt: skip
+        self._factor = math.exp(-self._offset)
         self.reference_ = list(reference)
+        self._buffer = [(y, reference, slack, units) for y, reference, slack, units in buffer]
         self.test.restore(test)
         return self
 

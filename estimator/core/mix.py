@@ -25,8 +25,8 @@ _LEAST_LENGTH_SCALE: Final = 0.1
 _LENGTH_FACTOR: Final = 1.25
 # A mean length that has moved by at most so much is no event.
 _LENGTH_TOLERANCE: Final = 0.1
-# Shares are tested by counts of so many completions.
-_BLOCK: Final = 8
+# A mix is tested once in so many completions: names by their counts, lengths by their sum.
+BLOCK: Final = 8
 # The variance of such a count is taken to be at least so much: a rare name comes in bursts that a
 # normal threshold does not know.
 _LEAST_VARIANCE: Final = 1.0
@@ -43,6 +43,11 @@ _LEAST_SHARE: Final = 0.03
 # Most names that are counted; further ones are of the others.
 _MAX_COUNTED: Final = 32
 _TINY: Final = 1e-12
+# One name and the others.
+_PAIR: Final = 2
+_LENGTH: Final = "audio seconds"
+_LANGUAGE: Final = "language"
+_TYPE: Final = "request type"
 
 
 class ShareWatch:
@@ -78,31 +83,45 @@ class ShareWatch:
         self._block: dict[str | None, int] = {}
         self._tests: dict[str | None, Cusum] = {}
 
-    def update(self, name: str) -> tuple[Shift, str] | None:
-        """Take one name; give the shift of a share and the name whose it is, if there is one."""
-        n = self._n = self._n + 1
-        known = name in self.shares_
-        if not known and (name in self.counts_ or len(self.counts_) < _MAX_COUNTED):
-            self.counts_[name] = self.counts_.get(name, 0) + 1
-        if n <= _SETTLE:
-            if n == _SETTLE:
+    def update(self, names: Sequence[str]) -> tuple[Shift, str] | None:
+        """Take some names; give the shift of a share and the name whose it is, if there is one."""
+        if self._n < _SETTLE:
+            for name in names:
+                self._count(name)
+            self._n += len(names)
+            if self._n >= _SETTLE:
                 self._settle()
             return None
-        self._block[name if known else None] += 1
-        self._in_block += 1
-        return None if self._in_block < _BLOCK else self._test()
+        block = self._block
+        for name in names:
+            if name in block:
+                block[name] += 1
+            else:
+                block[None] += 1
+                self._count(name)
+        self._in_block += len(names)
+        return None if self._in_block < BLOCK else self._test()
+
+    def _count(self, name: str) -> None:
+        if name in self.counts_ or len(self.counts_) < _MAX_COUNTED:
+            self.counts_[name] = self.counts_.get(name, 0) + 1
 
     def _settle(self) -> None:
         frequent = sorted(self.counts_.items(), key=lambda item: (-item[1], item[0]))
         self.shares_ = {
-            name: count / _SETTLE
+            name: count / self._n
             for name, count in frequent[:_MAX_NAMES]
-            if count >= _LEAST_SHARE * _SETTLE
+            if count >= _LEAST_SHARE * self._n
         }
+        self._make_tests()
+        self.counts_.clear()
+
+    def _make_tests(self) -> None:
         names: list[str | None] = [*self.shares_, None]
         self._block = dict.fromkeys(names, 0)
-        self._tests = {name: _share_test() for name in names}
-        self.counts_.clear()
+        # Where there is one name alone, the others' share says the same.
+        tested = names if len(names) > _PAIR else names[-1:]
+        self._tests = {name: _share_test() for name in tested}
 
     def _share(self, name: str | None) -> float:
         if name is None:
@@ -111,19 +130,20 @@ class ShareWatch:
 
     def _test(self) -> tuple[Shift, str] | None:
         found: list[tuple[Shift, str | None]] = []
+        n = self._in_block
         for name, test in self._tests.items():
             share, count = self._share(name), self._block[name]
-            deviation = _deviation_of(share)
-            z = (count - _BLOCK * share) / deviation
+            deviation = _deviation_of(n, share)
+            z = (count - n * share) / deviation
             z = max(min(z, _COUNT_CLIP), -_COUNT_CLIP)
-            shift = test.update(z, _BLOCK, count, _BLOCK * share, _BLOCK)
+            shift = test.update(z, n, count, n * share, n)
             if shift is not None:
-                before = min(max(shift.before + shift.mean * deviation / _BLOCK, 0.0), 1.0)
+                before = min(max(shift.before + shift.mean * deviation / n, 0.0), 1.0)
                 found.append((shift._replace(before=before), name))
-            elif name is None and test.evidence <= 0.0:
+            elif name is None and test.is_calm and count == 0:
                 self.counts_.clear()
-            self._block[name] = 0
         self._in_block = 0
+        self._block = dict.fromkeys(self._block, 0)
         if not found:
             return None
         # What has come says more than what has gone.
@@ -145,20 +165,19 @@ class ShareWatch:
         self._n, self._in_block, counts, shares, block, tests = state
         self.counts_, self.shares_ = dict(counts), dict(shares)
         if tests:
-            names: list[str | None] = [*self.shares_, None]
-            self._block = dict(zip(names, block, strict=True))
-            self._tests = {
-                name: _share_test().restore(test) for name, test in zip(names, tests, strict=True)
-            }
+            self._make_tests()
+            self._block = dict(zip(self._block, block, strict=True))
+            for test, row in zip(self._tests.values(), tests, strict=True):
+                test.restore(row)
         return self
 
 
 def _share_test() -> Cusum:
-    return Cusum(threshold=_SHARE_THRESHOLD, tolerance=_SHARE_TOLERANCE, known=_SETTLE // _BLOCK)
+    return Cusum(threshold=_SHARE_THRESHOLD, tolerance=_SHARE_TOLERANCE, known=_SETTLE // BLOCK)
 
 
-def _deviation_of(share: float) -> float:
-    return math.sqrt(max(_BLOCK * share * (1.0 - share), _LEAST_VARIANCE))
+def _deviation_of(n: int, share: float) -> float:
+    return math.sqrt(max(n * share * (1.0 - share), _LEAST_VARIANCE))
 
 
 def _moved(shift: Shift) -> float:
@@ -180,7 +199,10 @@ class MixWatch:
     when the new mix is known: after 64 completions, and more while it goes on moving.
     """
 
-    __slots__ = ("_adapting", "_amount", "_before", "_moved", "_units", "_watches", "length")
+    __slots__ = (
+        "_adapting", "_amount", "_audio_s", "_before", "_moved", "_names", "_units", "_watches",
+        "length",
+    )  # fmt: skip
 
     def __init__(self, config: CoreConfig) -> None:
         self.length = ShiftTest(
@@ -188,8 +210,12 @@ class MixWatch:
             tolerance=config.drift_tolerance,
             least_scale=_LEAST_LENGTH_SCALE,
             settle=_SETTLE,
+            batch=BLOCK,
         )
-        self._watches = {"language": ShareWatch(), "request type": ShareWatch()}
+        self._watches = {_LANGUAGE: ShareWatch(), _TYPE: ShareWatch()}
+        # What waits to be tested: audio seconds, languages, request types.
+        self._audio_s: list[float] = []
+        self._names: dict[str, list[str]] = {_LANGUAGE: [], _TYPE: []}
         # Of the event that is open: completions since its detection (-1 if there is none) and
         # since anything moved, what moved, its level before, and the mean since.
         self._adapting = -1
@@ -216,25 +242,40 @@ class MixWatch:
         Change or None
             One that begins or ends with it.
         """
-        names = {"request type": request_type}
-        found: tuple[Shift, str, str] | None = None
+        names = self._names
         if audio_s is not None:
-            names["language"] = language
-            shift = self.length.update(math.log(audio_s), audio_s, 1.0)
-            if shift is not None and _moved(shift) > _LENGTH_TOLERANCE * shift.before:
-                found = shift, "audio seconds", ""
-        for what, name in names.items():
-            moved = self._watches[what].update(name)
+            self._audio_s.append(audio_s)
+            names[_LANGUAGE].append(language)
+        names[_TYPE].append(request_type)
+        if len(names[_TYPE]) < BLOCK:
+            return None
+        found = self._test()
+        change = self._begin(found) if self._adapting < 0 else self._follow(moved=bool(found))
+        self._audio_s.clear()
+        for waiting in names.values():
+            waiting.clear()
+        return change
+
+    def _test(self) -> tuple[Shift, str, str] | None:
+        """Give the first shift of any: what moved, and the name."""
+        log = math.log
+        shift = self.length.update([(log(s), s, 1.0, 1.0) for s in self._audio_s])
+        found: tuple[Shift, str, str] | None = None
+        if shift is not None and _moved(shift) > _LENGTH_TOLERANCE * shift.before:
+            found = shift, _LENGTH, ""
+        for what, watch in self._watches.items():
+            moved = watch.update(self._names[what])
             if moved is not None and found is None and _moved(moved[0]) > _SHARE_LEAST:
                 found = moved[0], what, moved[1]
-        if self._adapting >= 0:
-            return self._follow(audio_s, names, moved=found is not None)
+        return found
+
+    def _begin(self, found: tuple[Shift, str, str] | None) -> Change | None:
         if found is None:
             return None
-        shift, *moved_what = found
+        shift, what, name = found
         self._restart()
         self._adapting = 0
-        self._moved = (moved_what[0], moved_what[1])
+        self._moved = what, name
         self._before = shift.before
         return Change(
             begun=True,
@@ -247,7 +288,7 @@ class MixWatch:
 
     def _describe(self) -> str:
         what, name = self._moved
-        return what if what == "audio seconds" else f"share of {what} {name or 'unknown'}"
+        return what if what == _LENGTH else f"share of {what} {name or 'unknown'}"
 
     def _restart(self) -> None:
         self.length.restart()
@@ -255,20 +296,17 @@ class MixWatch:
             watch.restart()
         self._amount = self._units = 0.0
 
-    def _follow(
-        self, audio_s: float | None, names: dict[str, str], *, moved: bool
-    ) -> Change | None:
-        self._adapting += 1
+    def _follow(self, *, moved: bool) -> Change | None:
+        self._adapting += BLOCK
         if moved:
             self._restart()
         what, name = self._moved
-        if what == "audio seconds":
-            if audio_s is not None:
-                self._amount += audio_s
-                self._units += 1.0
-        elif what in names:
-            self._amount += names[what] == name
-            self._units += 1.0
+        if what == _LENGTH:
+            self._amount += sum(self._audio_s)
+            self._units += len(self._audio_s)
+        else:
+            self._amount += self._names[what].count(name)
+            self._units += len(self._names[what])
         if self._units < _SETTLE:
             return None
         completions, self._adapting = self._adapting, -1
@@ -283,13 +321,19 @@ class MixWatch:
     def state(self) -> list[Any]:
         """Give what was learned as JSON (hence Any)."""
         return [
-            self._adapting, self._moved, self._before, self._amount, self._units,
-            self.length.state(), [watch.state() for watch in self._watches.values()],
+            self._adapting, self._moved, self._before, self._amount, self._units, self._audio_s,
+            self._names, self.length.state(),
+            [watch.state() for watch in self._watches.values()],
         ]  # fmt: skip
 
     def restore(self, state: Sequence[Any]) -> Self:
         """Take on what `state` gave (JSON, hence Any); return self."""
-        self._adapting, moved, self._before, self._amount, self._units, length, watches = state
+        (
+            self._adapting, moved, self._before, self._amount, self._units, audio_s, names, length,
+            watches,
+        ) = state  # fmt: skip
+        self._audio_s = list(audio_s)
+        self._names = {what: list(names[what]) for what in self._names}
         self._moved = (moved[0], moved[1])
         self.length.restore(length)
         for watch, row in zip(self._watches.values(), watches, strict=True):
