@@ -181,7 +181,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
             gross_deviations=gross_deviations,
             least_ratio=_LEAST_RATIO,
             gross_run=_GROSS_RUN,
-            yields=False,
+            widest_deviations=clip_deviations,
             scale_step=_SCALE_STEP,
         )
         self.level: Level = Level(

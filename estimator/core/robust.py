@@ -33,8 +33,8 @@ class Temper:
         A value below this share of what was expected is gross too, in [0, 1).
     gross_run : int
         Gross residuals in a row on the same side that teach nothing, ≥ 1.
-    yields : bool
-        Whether the clip widens for further residuals on the same side.
+    widest_deviations : float
+        What the clip widens to for further residuals on the same side, ≥ ``clip_deviations``.
     scale_step : float
         Least step of the scale's logarithm, in (0, 0.5]; about 2 over it are the residuals that
         it follows a change of spread within.
@@ -50,9 +50,8 @@ class Temper:
     -----
     A residual beyond ``clip_deviations`` is pulled in to it (Huber); a lone one beyond
     ``gross_deviations`` (a repetition loop of 444 tokens for a 2 s clip is at 100) teaches
-    nothing. Where the clip yields, each further one *on the same side in a row* doubles it: loops
-    at a rate of 5 % seldom pair, while a change of level passes whole within a handful of
-    completions.
+    nothing. Each further one *on the same side in a row* doubles the clip: loops at a rate of 5 %
+    seldom pair, while a change of level passes whole within a handful of completions.
 
     References
     ----------
@@ -61,7 +60,7 @@ class Temper:
 
     __slots__ = (
         "_down", "_up", "clip_deviations", "gross_deviations", "gross_run", "least_ratio",
-        "n_seen_", "scale_", "scale_step", "streak_", "yields",
+        "n_seen_", "scale_", "scale_step", "streak_", "widest_deviations",
     )  # fmt: skip
 
     def __init__(
@@ -72,14 +71,14 @@ class Temper:
         gross_deviations: float = 6.0,
         least_ratio: float = 0.0,
         gross_run: int = 1,
-        yields: bool = True,
+        widest_deviations: float = math.inf,
         scale_step: float = _SCALE_STEP,
     ) -> None:
         self.clip_deviations = clip_deviations
         self.gross_deviations = gross_deviations
         self.least_ratio = least_ratio
         self.gross_run = gross_run
-        self.yields = yields
+        self.widest_deviations = widest_deviations
         self.scale_step = scale_step
         self._up = math.exp(0.5 * scale_step)
         self._down = math.exp(-0.5 * scale_step)
@@ -116,9 +115,7 @@ class Temper:
         gross = magnitude > self.gross_deviations or y < self.least_ratio * expected
         if gross and length <= self.gross_run:
             return None, deviation
-        limit = self.clip_deviations
-        if self.yields:
-            limit *= 2.0 ** (length - 1)
+        limit = min(self.clip_deviations * 2.0 ** (length - 1), self.widest_deviations)
         if magnitude <= limit:
             return y, deviation
         return expected + math.copysign(limit, z) * deviation, deviation
