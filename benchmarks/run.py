@@ -67,6 +67,18 @@ class Benchmark:
     promises: tuple[Promise, ...] = ()
 
 
+# The same of ``benchmarks.service``.
+_SERVICE: Final = (
+    ("service events while the load goes from 0.3 to 1.2 and back", "load_events", "<=", 0),
+    ("largest move of a typical estimate by load, share", "load_largest_move", "<=", 0.05),
+    ("a machine 1.5 times slower reported within 60, modelled engines, loads 0.05 to 1.2, share",
+     "slower_within_60_ratio", ">=", 0.99),
+    ("completions until T = a + b·n is right within 2 %, one at a time",
+     "alone_right_from_worst", "<=", 100),
+    *((f"error of text over the median by type, {name}", f"text/{name}/mae_p50_over_median", "<=",
+       limit)
+      for name, limit in (("conv", 0.6), ("code", 1.05), ("both, by arrival", 0.6))),
+)  # fmt: skip
 # What, where in the JSON of ``benchmarks.learning``, comparison, limit.
 _LEARNING: Final = (
     ("error where nothing changes, over the cumulative learner's",
@@ -113,6 +125,7 @@ BENCHMARKS: Final = (
     Benchmark("policies"),
     Benchmark("core"),
     Benchmark("learning", promises=tuple(Promise(*one) for one in _LEARNING)),
+    Benchmark("service", promises=tuple(Promise(*one) for one in _SERVICE)),
     Benchmark("store"),
     Benchmark("transport", arguments=("--rounds", "6")),
     Benchmark(

@@ -206,6 +206,7 @@ def measure_text(requests: Sequence[Request]) -> Result:
         "keys": pipeline.key_count,
         "p90_coverage": covered / n,
         **{f"mae_{name}": error / n for name, error in errors.items()},
+        "mae_p50_over_median": errors["p50"] / errors["median_by_type"],
     }
 
 
