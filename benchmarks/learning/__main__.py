@@ -13,7 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from benchmarks.learning import adaptation, contest, detection, intervals, robustness, shrinkage
+from benchmarks.learning import (
+    adaptation,
+    cold_start,
+    contest,
+    detection,
+    intervals,
+    robustness,
+    shrinkage,
+)
 from benchmarks.learning.material import speech
 from estimator.core.drift import load_detector
 from estimator.evaluation.scenarios import Trace
@@ -47,6 +55,11 @@ def _order(traces: Sequence[Trace]) -> Result:
         "mae_over_trace_order_worst": max(row["mae_over_trace_order"] for row in table.values()),
         "bias_after_10_worst": max(abs(row["bias_after_10"]) for row in table.values()),
     }
+
+
+def _cold_start(traces: Sequence[Trace]) -> Result:
+    table = cold_start.measure(traces)
+    return {"tables": {"κ of the first of 64 at once": table}, **table["all, completion order"]}
 
 
 def _file_order(traces: Sequence[Trace]) -> Result:
@@ -96,6 +109,7 @@ PARTS: Final[dict[str, Callable[[Sequence[Trace]], Result]]] = {
     "changes": _changes,
     "detection": detection.measure,
     "completion_order": _order,
+    "cold_start": _cold_start,
     "file_order": _file_order,
     "intervals": _intervals,
     "robustness": _robustness,
