@@ -21,7 +21,7 @@ from sched_client.model import GLOBAL_KEY, TEXT_TASK, YOUNG_SAMPLES, KappaEntry,
 # many. They serve keys that have few completions of their own, and four of them would cost more
 # than the key itself.
 _TELL_AT_ONCE: Final = 4
-_TELL_BY: Final = 8
+_TELL_BY: Final = 16
 # Standard errors of the reference that a residual may be off by without saying anything. Where
 # clips above the median length follow those below it, or the reverse, 0, 1 and 2 gave a false
 # event in 22, 11 and 3 of 32 runs.

@@ -26,6 +26,8 @@ _EACH: Final = 6
 _SECOND: Final = 16
 _FOURTH: Final = 48
 _LATE_AGE: Final = _FOURTH - 6
+# They are thinned once in so many completions.
+_THIN_BY: Final = 8
 # Numbers of a mark: index, and Σ1, Σs, Σy before it.
 _MARK: Final = 4
 # Two cumulative sums of standardized residuals say whether the marks are worth a look. Changes
@@ -89,7 +91,7 @@ class Level:
     that of all before them; M carries the errors of both. The estimate mixes the old level and
     each new one by their posteriors, so it moves before anything is certain.
 
-    Constant memory: sums at 23 marks at most, emptied whenever both cumulative sums are at 0,
+    Constant memory: sums at 27 marks at most, emptied whenever both cumulative sums are at 0,
     for then a change that began earlier is less likely than one that begins now.
 
     References
@@ -160,7 +162,7 @@ class Level:
         self._n = n = self._n + 1
         marks = self._marks
         marks.extend((n, self._w, self._s, self._y))
-        if n % 4 or len(marks) <= _EACH * _MARK:
+        if n % _THIN_BY or len(marks) <= _EACH * _MARK:
             return
         kept = array("d")
         for i in range(0, len(marks), _MARK):
@@ -297,5 +299,5 @@ def _powers_of(forgetting: float) -> tuple[float, ...]:
     # Shared by all levels of one forgetting; a process knows a handful.
     found = _POWERS.get(forgetting)
     if found is None:
-        found = _POWERS[forgetting] = tuple(forgetting**k for k in range(_FOURTH + 8))
+        found = _POWERS[forgetting] = tuple(forgetting**k for k in range(_FOURTH + 2 * _THIN_BY))
     return found
