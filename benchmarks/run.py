@@ -94,7 +94,7 @@ _LEARNING: Final = (
     ("error in completion order over trace order, worst trace",
      "completion_order/mae_over_trace_order_worst", "<=", 1.3),
     ("bias of κ after 10 of 64 concurrent requests, worst trace",
-     "completion_order/bias_after_10_worst", "<=", 0.05),
+     "cold_start/bias_after_10_worst_trace", "<=", 0.05),
     ("changes of x1.5 reported within 40, relative spread up to .3",
      "detection/kappa/narrow/reported_within_40_ratio", ">=", 0.99),
     ("changes of x1.5 reported within 80, relative spread above .3",
@@ -107,7 +107,7 @@ _LEARNING: Final = (
      "detection/service/reported_within_60_ratio", ">=", 0.99),
     ("p90 coverage, least of the traces", "intervals/p90_coverage_least", ">=", 0.88),
     ("p90 coverage, most of the traces", "intervals/p90_coverage_most", "<=", 0.92),
-    *((f"p90 coverage over completions 20 to 220 after a change of x1.5, {which} pair",
+    *((f"p90 coverage over completions 20 to 220 after a change of x1.2 and more, {which} pair",
        f"intervals/20_to_220_after_a_change/p90_coverage_{which}_pair", how, limit)
       for which, how, limit in (("least", ">=", 0.88), ("most", "<=", 0.92))),
     ("p90 coverage over 12,000 completions, off by at most",

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from benchmarks.learning.material import (
@@ -14,14 +13,10 @@ from benchmarks.learning.material import (
     quantiles,
     relative_spread,
 )
-from estimator.core.observation import Completion
 from estimator.evaluation import metrics
-from estimator.evaluation.prequential import Run, hindsight_of, kappa_at, run
-from estimator.evaluation.references import CumulativeRatio, ToldRatio
+from estimator.evaluation.prequential import Run, run
+from estimator.evaluation.references import ToldRatio
 from estimator.evaluation.scenarios import (
-    DEFAULT_SLOTS,
-    Finish,
-    Stream,
     Trace,
     in_completion_order,
     in_trace_order,
@@ -40,8 +35,6 @@ SMALL_CHANGE: Final = 1.15
 N_ERROR: Final = 100
 N_SETTLE: Final = 100
 N_STEADY: Final = 600
-N_COLD: Final = 10
-N_COLD_SEEDS: Final = 20
 
 
 def _summary(runs: Sequence[Run]) -> Figures:
@@ -88,31 +81,8 @@ def measure_changes(traces: Sequence[Trace]) -> dict[str, Figures]:
     return table
 
 
-def _until_learned(stream: Stream, n: int) -> Stream:
-    last = [i for i, event in enumerate(stream.events) if isinstance(event, Finish)][n - 1]
-    return replace(stream, events=stream.events[: last + 1])
-
-
-def _cold_bias(make: Callable[[], Subject], trace: Trace, *, concurrent: bool) -> float:
-    """Give the mean relative bias of κ after the first ten completions."""
-    known = hindsight_of(trace)
-    off: list[float] = []
-    for seed in range(N_COLD_SEEDS):
-        part = [resampled(trace, seed, 2 * DEFAULT_SLOTS)]
-        stream = in_completion_order(part) if concurrent else in_trace_order(part)
-        stream = _until_learned(stream, N_COLD)
-        subject = make()
-
-        def look(n: int, completion: Completion, subject: Subject = subject) -> None:
-            if n == N_COLD:
-                off.append(kappa_at(subject, completion, known.mean_size) / known.kappa - 1.0)
-
-        run(subject, stream, on_learned=look)
-    return statistics.fmean(off)
-
-
 def measure_order(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
-    """Compare completion order with trace order, by trace: error, and κ after ten completions."""
+    """Compare completion order with trace order, by trace: the error after 100 completions."""
     table: dict[str, dict[str, float]] = {}
     for trace in traces:
         errors: dict[bool, list[float]] = {True: [], False: []}
@@ -125,11 +95,6 @@ def measure_order(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
         table[trace.name] = {
             "mae_over_trace_order": statistics.fmean(errors[True])
             / statistics.fmean(errors[False]),
-            "bias_after_10": _cold_bias(PipelineSubject, trace, concurrent=True),
-            "bias_after_10_trace_order": _cold_bias(PipelineSubject, trace, concurrent=False),
-            "bias_after_10_of_ratio": _cold_bias(
-                lambda: LearnerSubject(CumulativeRatio), trace, concurrent=True
-            ),
         }
     return table
 

@@ -148,7 +148,8 @@ class PipelineSubject:
 
     def predict(self, completion: Completion) -> Prediction:
         """Predict as a client would that holds the newest snapshot."""
-        entry = self.pipeline.kappa_of(completion.key)
+        key = completion.key
+        entry = self.pipeline.kappa_of(key)
         limit = completion.max_tokens
         if limit is None and completion.kind == "text":
             limit = _NO_LIMIT
