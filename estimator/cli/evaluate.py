@@ -95,7 +95,7 @@ def _read(files: Sequence[Path]) -> "tuple[list[Trace], bool]":
         try:
             trace = read_trace(path, on_bad_row=bad.append)
         except TraceError as error:
-            warn(f"{error}; the file is left out" if bad else str(error))
+            warn(str(error))
             all_good = False
             continue
         for row in bad[:_MAX_NAMED]:
