@@ -19,6 +19,7 @@ from benchmarks.learning import (
     contest,
     detection,
     intervals,
+    known_levels,
     robustness,
     shrinkage,
 )
@@ -32,6 +33,10 @@ Result = dict[str, Any]  # Any: JSON
 def _contest(traces: Sequence[Trace]) -> Result:
     table = contest.measure(traces)
     return {"tables": {"contest": table}, **contest.over_told(table, contest.PIPELINE)}
+
+
+def _bound(traces: Sequence[Trace]) -> Result:
+    return {"tables": {"both levels known, only the time is not": known_levels.measure(traces)}}
 
 
 def _changes(traces: Sequence[Trace]) -> Result:
@@ -110,6 +115,7 @@ def _shrinkage(traces: Sequence[Trace]) -> Result:
 
 PARTS: Final[dict[str, Callable[[Sequence[Trace]], Result]]] = {
     "contest": _contest,
+    "bound": _bound,
     "changes": _changes,
     "detection": detection.measure,
     "completion_order": _order,
