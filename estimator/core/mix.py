@@ -20,9 +20,6 @@ _SETTLE: Final = 64
 # Lengths spread by 0.5 to 1.1 in logarithms on eight traces; where all are alike (chunks of 30 s)
 # a tenth is what counts as a change.
 _LEAST_LENGTH_SCALE: Final = 0.1
-# Lengths have a higher threshold than levels: a change of them is as a rule one of a deviation or
-# more (read speech to uniform over 5 to 30 s is 1.2), and nothing that is learned hangs on it.
-_LENGTH_FACTOR: Final = 1.25
 # A mean length that has moved by at most so much is no event.
 _LENGTH_TOLERANCE: Final = 0.1
 # A mix is tested once in so many completions: names by their counts, lengths by their sum.
@@ -206,7 +203,7 @@ class MixWatch:
 
     def __init__(self, config: CoreConfig) -> None:
         self.length = ShiftTest(
-            threshold=_LENGTH_FACTOR * config.drift_threshold,
+            threshold=config.drift_threshold,
             tolerance=config.drift_tolerance,
             least_scale=_LEAST_LENGTH_SCALE,
             settle=_SETTLE,
