@@ -70,8 +70,8 @@ class CoreConfig:
     service_forgetting : float
         As ``forgetting``, for the service time, within an octave of concurrency: hardware changes
         more rarely than speech, and a change that is detected scales what is known. On a model of
-        continuous batching 0.998 and 0.999 let estimates of typical clips move by up to 5.2 % and
-        4.4 % while the load went from 0.3 to 1.2 and back (benchmarks/service.py).
+        continuous batching 0.999 and 0.9995 let estimates of typical clips move by up to 5.8 % and
+        4.9 % while the load went from 0.3 to 1.2 and back, in 32 runs.
     service_shrinkage : float
         Completions that the fallback's service time counts for in a model's fit, > 0.
     reference_concurrency : float
@@ -97,7 +97,7 @@ class CoreConfig:
     drift_threshold: float = 10.5
     drift_tolerance: float = 0.6
     drift_keep_ratio: float = 0.1
-    service_forgetting: float = 0.999
+    service_forgetting: float = 0.9995
     service_shrinkage: float = 2.0
     reference_concurrency: float = 1.0
 

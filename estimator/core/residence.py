@@ -13,6 +13,7 @@ import numpy as np
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, service_watch
 from estimator.core.non_negative import fit_non_negative
+from estimator.core.observation import MAX_SECONDS
 from estimator.core.octaves import N_OCTAVES, Octaves, octave_of
 from sched_client.model import ServiceTime
 
@@ -80,9 +81,9 @@ class ServiceFit:
     of k running requests and a others that were admitted meanwhile. A decode step costs a fixed
     part and a part for each running sequence, and each admission holds up all that run. Where all
     slots are taken every end is followed by one, so ends are counted (the spread around the line
-    halves, and what is left is not shared by those that ran together); elsewhere k sequences
-    turn over in the time of n tokens n·k/m times, at a recent mean of m tokens. Ends would not do
-    there: a slower machine sees more of them, and would explain itself. What is published has the
+    halves, and what is left is not shared by those that ran together). Elsewhere the others turn
+    over n·(k - 1)/m times in n tokens, at a recent mean of m tokens; ends would not do there: a
+    slower machine sees more of them, and would explain itself. What is published has the
     mean of a for a request of n tokens in it. Every term can only add time, so the fit is
     non-negative (an active set over decayed normal equations, kept for each octave of k). Columns
     are centred and each slope is held at the parent's by a penalty in proportion to its column's
@@ -179,7 +180,7 @@ class ServiceFit:
             insort(ends, finished_s)
         if len(ends) > _MAX_ENDS:
             del ends[0]
-        turnover = tokens * concurrency / max(mean, 1.0)
+        turnover = tokens * (concurrency - 1.0) / max(mean, 1.0)
         if concurrency < _FULL_RATIO * self._peak:
             return turnover
         return min(float(count), _MOST_TURNOVERS * turnover)
@@ -267,16 +268,16 @@ class ServiceFit:
         c0, c1, c2, c3, c4, c5 = self.coef_[_span(octave)]
         admitted, admitted_per_token = self._octaves.admitted(octave)
         per_token = max(c1 + c4 * k + c5 * admitted_per_token, MIN_PER_TOKEN_S)
-        overhead = max(c0 + c3 * k + c5 * admitted, 0.0)
+        per_token = min(per_token, MAX_SECONDS)
+        overhead = min(max(c0 + c3 * k + c5 * admitted, 0.0), MAX_SECONDS)
         mean_tokens = max(self.mean_tokens_, 1.0)
+        mean_s = overhead + c2 * self._mean_prompt + per_token * mean_tokens
         return ServiceTime(
             overhead_s=overhead,
             seconds_per_token=per_token,
-            seconds_per_prompt_token=c2,
+            seconds_per_prompt_token=min(c2, MAX_SECONDS),
             reference_concurrency=k,
-            mean_service_s=max(
-                overhead + c2 * self._mean_prompt + per_token * mean_tokens, _MIN_SERVICE_S
-            ),
+            mean_service_s=min(max(mean_s, _MIN_SERVICE_S), MAX_SECONDS),
             mean_tokens=mean_tokens,
             mean_audio_s=self.mean_audio_s_,
             sample_count=self.n_fit_,
