@@ -22,6 +22,8 @@ from sched_client.model import GLOBAL_KEY, TEXT_TASK, YOUNG_SAMPLES, KappaEntry,
 # than the key itself.
 _TELL_AT_ONCE: Final = 4
 _TELL_BY: Final = 16
+# Where a duration is what a caller says, and not what the engine measured.
+_HINT: Final = "hint"
 # Standard errors of the reference that a residual may be off by without saying anything. Where
 # clips above the median length follow those below it, or the reverse, 0, 1 and 2 gave a false
 # event in 22, 11 and 3 of 32 runs.
@@ -127,7 +129,7 @@ class KappaTable:
             regressor.weight_ + regressor.pull_,
         )  # fmt: skip
         self._touch(node, taught=True)
-        taught = self._teach(node, size, y, expected)
+        taught = self._teach(node, size, y, expected, trusted=completion.duration_source != _HINT)
         reference, slack = expected, 0.0
         if node.watch is not None and node.watch.reference_:
             reference, error = _recall(node.watch.reference_, size)
@@ -165,7 +167,9 @@ class KappaTable:
     def _held(self, key: Key) -> Node | None:
         return self._root if key == GLOBAL_KEY else self._known.get(key) or self._new.get(key)
 
-    def _teach(self, leaf: Node, size: float, y: float, expected: float) -> Taught:
+    def _teach(
+        self, leaf: Node, size: float, y: float, expected: float, *, trusted: bool
+    ) -> Taught:
         node: Node | None = leaf
         while node is not None:
             node.n_seen += 1
@@ -175,7 +179,7 @@ class KappaTable:
         residual = actual - math.log(expected)
         self.p90_coverage.learn_one(leaf.quantiles.covers(residual))
         leaf.quantiles.learn_one(residual)
-        taught = leaf.regressor.teach(size, y)
+        taught = leaf.regressor.teach(size, y, trusted=trusted)
         if leaf.n_seen <= _TELL_AT_ONCE or leaf.n_seen % _TELL_BY == 0:
             self._tell(leaf, size, y, actual)
         return taught

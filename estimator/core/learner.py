@@ -11,7 +11,10 @@ from river import base
 
 from estimator.core.censored import Sums
 from estimator.core.level import Level, Shape
+from estimator.core.prior import Anchor
 from estimator.core.robust import Temper
+
+__all__ = ["AffineRegressor", "Anchor", "Learner", "Taught"]
 
 # A completion counts as its mean one does, more if it is shorter, and never more than this: short
 # clips are many. Weighting lowered the error on seven of eight traces, by 0.7 % on average, and it
@@ -24,6 +27,9 @@ _COLLINEAR: Final = 1e-12
 # Tokens below this share of what was expected are an empty transcript or a length that lies, not
 # speech: alone they teach nothing. Languages differ by less than ×4.
 _LEAST_RATIO: Final = 0.25
+# Sizes that callers say are held against those that were measured where more than half were.
+_TRUST_STEP: Final = 0.02
+_MOSTLY: Final = 0.5
 # Gross completions in a row that teach nothing. At a rate of 5 % two follow each other at one in
 # 400, and two lengths that lie by ×8 have the leverage of 64; three do at one in 8,000.
 _GROSS_RUN: Final = 2
@@ -52,37 +58,6 @@ class Learner(Protocol):
 
     def restore(self, state: Sequence[float]) -> Self:
         """Take on what `state` gave; return self."""
-
-
-class Anchor:
-    """The line that a regressor shrinks toward when it has no parent: the prior.
-
-    Parameters
-    ----------
-    kappa, intercept : float
-        The line.
-    mean_size, sd_size : float
-        Where it is believed, > 0.
-    relative_error : float
-        Robust standard deviation of tokens over the line's tokens, > 0.
-    """
-
-    __slots__ = ("intercept_", "kappa_", "size_1_", "size_2_", "temper")
-
-    def __init__(
-        self,
-        *,
-        kappa: float,
-        intercept: float,
-        mean_size: float,
-        sd_size: float,
-        relative_error: float,
-    ) -> None:
-        self.kappa_ = kappa
-        self.intercept_ = intercept
-        self.size_1_ = mean_size
-        self.size_2_ = mean_size * mean_size + sd_size * sd_size
-        self.temper = Temper(relative_error * math.sqrt(max(intercept + kappa * mean_size, 1.0)))
 
 
 class Taught(NamedTuple):
@@ -132,6 +107,8 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         Decayed number of completions.
     level : Level
         The factor on the line, and whether it has changed.
+    trust_ : float
+        Share of the latest fifty or so sizes that were measured.
 
     Notes
     -----
@@ -198,6 +175,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         self._slope = self.kappa_
         self._base = self.intercept_
         self._factor = 1.0
+        self.trust_ = 0.0
         # Count and sums that the parents have not been told yet.
         self._untold = [0.0] * _SUMS
 
@@ -215,14 +193,29 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         expected = self.intercept_ + self.kappa_ * size
         return min(max(typical, 1.0) / max(expected, 1.0), _MAX_WEIGHT)
 
-    def teach(self, size: float, y: float) -> Taught:
-        """Learn one completion, and say what it was taken for."""
-        expected = self.intercept_ + self.kappa_ * size
-        expected = max(expected, 1.0)
+    def teach(self, size: float, y: float, *, trusted: bool = True) -> Taught:
+        """Learn one completion, and say what it was taken for.
+
+        Parameters
+        ----------
+        size, y : float
+            Its size and its tokens.
+        trusted : bool
+            Whether the size was measured. One that was only said, and contradicts what is known
+            from mostly measured ones, teaches nothing: it is the size that is wrong.
+        """
+        expected = max(self.intercept_ + self.kappa_ * size, 1.0)
         # Tokens count words, so their variance grows with the mean: a unit is √tokens.
         unit = math.sqrt(expected)
         temper = self.temper
         scale = temper.scale_
+        if trusted:
+            self.trust_ += _TRUST_STEP * (1.0 - self.trust_)
+        else:
+            self.trust_ -= _TRUST_STEP * self.trust_
+            limit = self.clip_deviations * scale * unit
+            if self.trust_ > _MOSTLY and abs(y - expected) > limit:
+                return Taught(None, scale * unit, 0.0, changed=False)
         value, deviation = temper.judge(y, expected, unit)
         typical = self.intercept_ + self.kappa_ * self.size_1_
         weight = (max(1.0, typical)) / expected
@@ -359,7 +352,8 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         return [
             self.kappa_, self.intercept_, self.size_1_, self.size_2_, self.weight_,
             self.pull_, self._s, self._ss, self._y, self._sy,
-            self._slope, self._base, self._factor, *self._untold, *self.temper.state(),
+            self._slope, self._base, self._factor, self.trust_, *self._untold,
+            *self.temper.state(),
             *self.level.state(),
         ]  # fmt: skip
 
@@ -378,7 +372,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         (
             self.kappa_, self.intercept_, self.size_1_, self.size_2_, self.weight_,
             self.pull_, self._s, self._ss, self._y, self._sy,
-            self._slope, self._base, self._factor, *self._untold,
+            self._slope, self._base, self._factor, self.trust_, *self._untold,
         ) = state[:_OWN]  # fmt: skip
         self.temper.restore(state[_OWN:_TEMPERED])
         self.level.restore(state[_TEMPERED:])
@@ -387,6 +381,6 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
 
 # The regressor's own numbers, then the temper's three, then the level's ten and its marks.
 _SUMS: Final = 6
-_OWN: Final = 13 + _SUMS
+_OWN: Final = 14 + _SUMS
 _TEMPERED: Final = _OWN + 3
 _STATE_LENGTH: Final = _TEMPERED + 10

@@ -175,3 +175,22 @@ def test_a_bound_raises_the_level() -> None:
 def test_a_damaged_state_is_refused(state: list[float]) -> None:
     with pytest.raises(ValueError, match="finite numbers"):
         AffineRegressor(parent=anchor()).restore(state)
+
+
+def test_sizes_that_lie_teach_nothing_among_measured_ones() -> None:
+    honest, lied_to = (AffineRegressor(parent=anchor()) for _ in range(2))
+    for i, (x, y) in enumerate(pairs(600)):
+        honest.teach(x["size"], y)
+        if i % 20 == 19:
+            lied_to.teach(8.0 * x["size"], y, trusted=False)
+        else:
+            lied_to.teach(x["size"], y)
+    ratio = lied_to.predict_one({"size": 10.0}) / honest.predict_one({"size": 10.0})
+    assert ratio == pytest.approx(1.0, abs=0.02)
+
+
+def test_sizes_that_are_only_said_teach_where_none_are_measured() -> None:
+    regressor = AffineRegressor(parent=anchor())
+    for x, y in (*pairs(100), *pairs(100, kappa=6.2, seed=1)):
+        regressor.teach(x["size"], y, trusted=False)
+    assert regressor.predict_one({"size": 15.0}) == pytest.approx(3.0 + 6.2 * 15.0, rel=0.1)
