@@ -6,7 +6,7 @@ times slower. The last requests of each load are left out: nobody arrives any mo
 Alone: logs of ``T = a + b·n`` with 1 % noise. Text: error one step ahead on production traces.
 Cost: CPU a completion.
 
-Run: ``python -m benchmarks.service`` (about 50 s).
+Run: ``python -m benchmarks.service`` (about 30 s).
 """
 
 import csv

@@ -25,7 +25,7 @@ _SECONDS: Final = 6
 _ROW: Final = 6
 # Rows are taken into the sums every so many (a fit costs as much as 30 completions), and more
 # often while there are few: a quarter of what is known. After each of the first 4, and so on.
-_MAX_WAITING: Final = 128
+_MAX_WAITING: Final = 256
 _MAX_WAITING_RATIO: Final = 0.25
 # The rows of all other octaves together count for at most so many, each octave a quarter of the
 # one before: they say where an octave begins that has few of its own.

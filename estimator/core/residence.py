@@ -173,17 +173,18 @@ class ServiceFit:
         if ends and finished_s < ends[0]:
             # The clock went back: what is ahead of it now would count for ever.
             ends.clear()
-        count = len(ends) - bisect_right(ends, finished_s - seconds)
+        turnover = tokens * (concurrency - 1.0) / max(mean, 1.0)
+        admitted = turnover
+        if concurrency >= _FULL_RATIO * self._peak:
+            ended = len(ends) - bisect_right(ends, finished_s - seconds)
+            admitted = min(float(ended), _MOST_TURNOVERS * turnover)
         if not ends or finished_s >= ends[-1]:
             ends.append(finished_s)
         else:
             insort(ends, finished_s)
         if len(ends) > _MAX_ENDS:
             del ends[0]
-        turnover = tokens * (concurrency - 1.0) / max(mean, 1.0)
-        if concurrency < _FULL_RATIO * self._peak:
-            return turnover
-        return min(float(count), _MOST_TURNOVERS * turnover)
+        return admitted
 
     def learn(
         self, tokens: float, prompt: float, concurrency: float, admitted: float, seconds: float

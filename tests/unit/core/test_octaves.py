@@ -71,7 +71,7 @@ def test_rows_of_one_octave_leave_the_memory_of_others_alone() -> None:
             busy.fold(FORGETTING)
     assert (idle.sums == before).all()
     assert busy.count == pytest.approx(1.0 / (1.0 - FORGETTING), rel=0.01)
-    assert len(busy.rows) < busy.due <= 128 * 6
+    assert len(busy.rows) < busy.due <= 256 * 6
 
 
 def test_neighbours_count_for_a_few_rows_and_the_nearest_for_most() -> None:
