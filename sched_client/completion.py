@@ -78,11 +78,14 @@ class RunningReport(NamedTuple):
         Tokens so far.
     request_id : str
         The engine's request id; the reporter hashes it before it leaves the process.
+    started_s : float
+        Monotonic seconds of the first admission.
     """
 
     features: Features
     output_tokens: int
     request_id: str
+    started_s: float = 0.0
 
 
 class RunningSource(Protocol):

@@ -22,4 +22,5 @@ def running_from_proto(message: pb.RunningRequest) -> Running | None:
         prompt_tokens=message.prompt_token_count,
         tokens=message.output_token_count,
         request_hash=message.request_hash,
+        started_s=message.start_unix_seconds,
     )

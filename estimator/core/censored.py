@@ -116,11 +116,12 @@ class Limits(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A request that wants more than ``tokens``, and for how many such it stands."""
+    """A request that wants more than ``tokens``, for how many such it stands, and its start."""
 
     size: float
     tokens: float
     weight: float = 1.0
+    started_s: float = 0.0
 
 
 class Imputed(NamedTuple):
@@ -260,7 +261,7 @@ def _step(evidence: Evidence, bounds: Sequence[Bound], line: Line, limits: Limit
     held = _FACTOR_SHRINKAGE * evidence.anchor.line.at(size_1)
     came, hoped = y + held, intercept * w + slope * s + held
     typical = line.at(evidence.size)
-    for size, tokens, weight in bounds:
+    for size, tokens, weight, _ in bounds:
         expected = line.at(size)
         # Most have only begun: what `impute` says of them too, without a call.
         if tokens - expected < _LEAST_DEVIATIONS * evidence.scale * math.sqrt(expected):

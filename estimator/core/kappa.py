@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from estimator.core.censored import Bound, Limits, impute
+from estimator.core.cohort import Recent
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, kappa_watch
 from estimator.core.intervals import RunningCoverage
 from estimator.core.learner import AffineRegressor, Anchor, Taught
-from estimator.core.node import Node
+from estimator.core.node import Node, Remembered
 from estimator.core.observation import Completion
 from sched_client.model import GLOBAL_KEY, TEXT_TASK, YOUNG_SAMPLES, KappaEntry, Key
 
@@ -84,6 +85,7 @@ class KappaTable:
         self._removed: set[Key] = set()
         self._evicted_while_open: list[Node] = []
         self._bounded: list[Node] = []
+        self._remembered = Remembered()
         # Of what the key's own p90 was, when the completion was learned.
         self.p90_coverage = RunningCoverage()
 
@@ -130,6 +132,9 @@ class KappaTable:
         )  # fmt: skip
         self._touch(node, taught=True)
         taught = self._teach(node, size, y, expected, trusted=completion.duration_source != _HINT)
+        if completion.service_s > 0.0:
+            started_s = completion.finished_s - completion.service_s
+            self._remembered.add(node, Recent(started_s, size, y))
         reference, slack = expected, 0.0
         if node.watch is not None and node.watch.reference_:
             reference, error = _recall(node.watch.reference_, size)
@@ -159,7 +164,8 @@ class KappaTable:
         self._bounded = []
         for key, listed in bounds.items():
             held = self._held(key)
-            if held is not None and held.n_seen < YOUNG_SAMPLES:
+            # Of the others only keys themselves, not parents: a change is a language's.
+            if held is not None and (held.n_seen < YOUNG_SAMPLES or held.recent is not None):
                 held.bounds = listed
                 self._bounded.append(held)
                 self._dirty[key] = held

@@ -1,13 +1,15 @@
 """What is held for one key of κ, and what a client is told of it."""
 
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Final
 
 from estimator.core.censored import Anchor, Bound, Evidence, Limits, Line, young_line
+from estimator.core.cohort import MAX_RECENT, Recent, newest_factor
 from estimator.core.drift import LevelWatch
 from estimator.core.intervals import RatioQuantiles
 from estimator.core.learner import AffineRegressor
-from sched_client.model import KappaEntry, Key
+from sched_client.model import YOUNG_SAMPLES, KappaEntry, Key
 
 # What counts as moved, for a client: DESIGN.md publishes κ by 1 %.
 _MOVED_RATIO: Final = 0.01
@@ -15,14 +17,16 @@ _MOVED_RATIO: Final = 0.01
 _MOVED_QUANTILE_RATIO: Final = 0.05
 # A parent knows something of its own where at least half of its completions are others'.
 _OTHERS_RATIO: Final = 2.0
+# Keys whose last completions are remembered: 40 KB each. An engine serves a handful at a time.
+_MAX_REMEMBERED: Final = 32
 
 
 class Node:
     """What is learned for one key."""
 
     __slots__ = (
-        "_young", "bounds", "key", "n_seen", "parent", "published", "quantiles", "regressor",
-        "watch",
+        "_told", "bounds", "key", "n_seen", "parent", "published", "quantiles", "recent",
+        "regressor", "watch",
     )  # fmt: skip
 
     def __init__(self, key: Key, parent: "Node | None", regressor: AffineRegressor) -> None:
@@ -37,8 +41,10 @@ class Node:
         self.published: KappaEntry | None = None
         # Of requests that run now; told anew after a restart, and no part of the state.
         self.bounds: Sequence[Bound] = ()
-        # The line with them, and what it was made from: a fit of 64 bounds takes some 0.3 ms.
-        self._young: tuple[Line, float, Sequence[Bound], Line] | None = None
+        # Kept for the keys taught last, for the same purpose.
+        self.recent: deque[Recent] | None = None
+        # The line with both, and what it was made from: it takes a millisecond.
+        self._told: tuple[Line, float, Sequence[Bound], Line] | None = None
 
     def line(self) -> Line:
         """Give the line learned, and what the requests that run say beside it.
@@ -49,14 +55,24 @@ class Node:
         learned = Line(r.kappa_, r.intercept_)
         if not self.bounds:
             return learned
-        kept = self._young
+        kept = self._told
         if kept is not None and kept[:2] == (learned, r.weight_) and kept[2] is self.bounds:
             return kept[3]
+        line = self._young(learned) if self.n_seen < YOUNG_SAMPLES else self._changed(learned)
+        self._told = learned, r.weight_, self.bounds, line
+        return line
+
+    def _young(self, learned: Line) -> Line:
+        r = self.regressor
         evidence = Evidence(learned, r.sums(), r.size_1_, r.temper.scale_, self._anchor())
         limits = Limits(r.clip_deviations, r.gross_deviations)
-        line = young_line(evidence, self.bounds, n_seen=self.n_seen, limits=limits)
-        self._young = learned, r.weight_, self.bounds, line
-        return line
+        return young_line(evidence, self.bounds, n_seen=self.n_seen, limits=limits)
+
+    def _changed(self, learned: Line) -> Line:
+        if self.recent is None:
+            return learned
+        factor = newest_factor(learned, self.regressor.temper.scale_, self.recent, self.bounds)
+        return Line(factor * learned.kappa, factor * learned.intercept)
 
     def _anchor(self) -> Anchor:
         """Give the nearest parent that knows more than this key's completions, or the prior.
@@ -105,3 +121,21 @@ class Node:
             abs(now - then) > _MOVED_QUANTILE_RATIO * then
             for now, then in zip(self.quantiles.ratios(), before, strict=True)
         )
+
+
+class Remembered:
+    """The keys taught last, whose completions are remembered."""
+
+    def __init__(self) -> None:
+        self._nodes: OrderedDict[Key, Node] = OrderedDict()
+
+    def add(self, node: Node, recent: Recent) -> None:
+        """Remember a completion of a key, and forget those of the key taught longest ago."""
+        if node.recent is None:
+            node.recent = deque(maxlen=MAX_RECENT)
+            self._nodes[node.key] = node
+            if len(self._nodes) > _MAX_REMEMBERED:
+                self._nodes.popitem(last=False)[1].recent = None
+        else:
+            self._nodes.move_to_end(node.key)
+        node.recent.append(recent)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from estimator.core.censored import Bound
-from estimator.core.observation import MAX_AUDIO_S, MAX_NAME_LENGTH, MAX_TOKENS
+from estimator.core.observation import MAX_AUDIO_S, MAX_NAME_LENGTH, MAX_TOKENS, MAX_UNIX_S
 from sched_client.model import Key, RequestKind
 
 # Requests of one report, of all clients together, and for one key: a fit takes some 1 µs for each
@@ -34,12 +34,15 @@ class Running(NamedTuple):
         Output so far, ≥ 0.
     request_hash : str
         The hash that its completion will bear; empty if unknown.
+    started_s : float
+        Unix time of its first admission; 0 if unknown.
     """
 
     key: Key
     size: float
     tokens: int
     request_hash: str = ""
+    started_s: float = 0.0
 
 
 def running_of(
@@ -50,6 +53,7 @@ def running_of(
     prompt_tokens: int,
     tokens: int,
     request_hash: str = "",
+    started_s: float = 0.0,
 ) -> Running | None:
     """Give what a running request is to κ.
 
@@ -65,6 +69,8 @@ def running_of(
         Prompt, and output so far.
     request_hash : str
         As in its completion.
+    started_s : float
+        As in `Running`.
 
     Returns
     -------
@@ -72,19 +78,22 @@ def running_of(
         None where its completion will teach nothing, or where a value is outside the limits of
         `estimator.core.observation`: it is a hint, and not worth an error.
     """
-    if not (0 <= tokens <= MAX_TOKENS and 0 <= prompt_tokens <= MAX_TOKENS):
+    if not (
+        0 <= tokens <= MAX_TOKENS
+        and 0 <= prompt_tokens <= MAX_TOKENS
+        and 0.0 <= started_s <= MAX_UNIX_S
+    ):
         return None
     names = (key.model, key.task, key.language, request_hash)
     if max(map(len, names)) > MAX_NAME_LENGTH:
         return None
-    if kind == "text":
-        if key.task != "text":
-            return None
-        return Running(key, float(prompt_tokens), tokens, request_hash)
-    if kind != "transcription" or key.task == "text" or audio_s is None:
-        return None
+    size: float | None = None
+    if kind == "text" and key.task == "text":
+        size = float(prompt_tokens)
     # NaN fails the comparison.
-    return Running(key, audio_s, tokens, request_hash) if 0.0 < audio_s <= MAX_AUDIO_S else None
+    elif kind == "transcription" and key.task != "text" and 0.0 < (audio_s or 0.0) <= MAX_AUDIO_S:
+        size = audio_s
+    return None if size is None else Running(key, size, tokens, request_hash, started_s)
 
 
 class _Client(NamedTuple):
@@ -153,8 +162,8 @@ class RunningTable:
         """Give the bounds of each key and of its parents, as completions teach them."""
         table: dict[Key, list[Bound]] = {}
         for client in self._clients.values():
-            for key, size, tokens, _ in client.running.values():
-                bound = Bound(size, float(tokens))
+            for key, size, tokens, _, started_s in client.running.values():
+                bound = Bound(size, float(tokens), started_s=started_s)
                 for member in key.chain():
                     # Text requests are counted in another unit than the parents of their task.
                     if key.task == "text" and member.task != "text":

@@ -52,12 +52,13 @@ class Item(NamedTuple):
 class Running(NamedTuple):
     """A request that decodes while another finishes: what it will be, and its tokens so far.
 
-    A learner may read the key, the audio and the prompt of ``completion``, and ``tokens``; the
-    rest is the future.
+    A learner may read the key, the audio and the prompt of ``completion``, ``tokens`` and
+    ``started_s``, when it was admitted; the rest is the future.
     """
 
     completion: Completion
     tokens: int
+    started_s: float = 0.0
 
 
 class Finish(NamedTuple):
@@ -102,7 +103,11 @@ class Stream:
     def running_of(self, finish: Finish) -> list[Running]:
         """Give the requests that run while this one finishes, with their tokens so far."""
         return [
-            Running(self.items[index].completion, self._tokens_after(index, finish.at_s - at_s))
+            Running(
+                self.items[index].completion,
+                self._tokens_after(index, finish.at_s - at_s),
+                at_s,
+            )
             for index, at_s in finish.running
         ]
 
@@ -227,17 +232,17 @@ def in_completion_order(
 
     for _ in range(slots):
         admit(0.0)
-    finished_s = [0.0] * len(items)
+    times = [(0.0, 0.0)] * len(items)
     while running:
-        at_s, index, _ = heapq.heappop(running)
-        finished_s[index] = at_s
+        at_s, index, begun_s = heapq.heappop(running)
+        times[index] = at_s, at_s - begun_s
         # By admission: the heap's own order would tell who finishes next.
         others = tuple(sorted((other, admitted_s) for _, other, admitted_s in running))
         events.append(Finish(index, at_s, others))
         admit(at_s)
     dated = tuple(
-        Item(replace(item.completion, finished_s=at_s), item.segment)
-        for item, at_s in zip(items, finished_s, strict=True)
+        Item(replace(item.completion, finished_s=at_s, service_s=took_s), item.segment)
+        for item, (at_s, took_s) in zip(items, times, strict=True)
     )
     return Stream(
         segments=tuple(segments),

@@ -1,7 +1,6 @@
 """What can be evaluated: a learner of one key, or the whole pipeline, behind one interface."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -13,7 +12,7 @@ from estimator.core.pipeline import Pipeline
 from estimator.core.running import running_of
 from estimator.evaluation.references import Told
 from estimator.evaluation.scenarios import Running
-from sched_client.model import GLOBAL_KEY, YOUNG_SAMPLES, Features, Key, Snapshot, evaluate
+from sched_client.model import GLOBAL_KEY, Features, Key, Snapshot, evaluate
 
 
 class Prediction(NamedTuple):
@@ -144,7 +143,6 @@ class PipelineSubject:
     ) -> None:
         self.pipeline = pipeline or Pipeline(config or CoreConfig())
         self.sees_running = sees_running
-        self._n_learned: Counter[Key] = Counter()
 
     def predict(self, completion: Completion) -> Prediction:
         """Predict as a client would that holds the newest snapshot."""
@@ -176,10 +174,8 @@ class PipelineSubject:
         )
 
     def learn(self, completion: Completion, running: Sequence[Running]) -> tuple[DriftEvent, ...]:
-        """Teach the pipeline, and tell it what runs on of young keys, as engines do."""
+        """Teach the pipeline, and tell it what runs on, as engines do."""
         events = self.pipeline.learn_one(completion)
-        self._n_learned[completion.key] += 1
-        running = [one for one in running if self._n_learned[one.completion.key] < YOUNG_SAMPLES]
         if running or self.pipeline.running_count:
             bounds = (
                 running_of(
@@ -188,6 +184,7 @@ class PipelineSubject:
                     audio_s=one.completion.audio_s,
                     prompt_tokens=one.completion.prompt_tokens,
                     tokens=one.tokens,
+                    started_s=one.started_s,
                 )
                 for one in running
             )

@@ -91,7 +91,7 @@ class Reporter:
         """Send one batch if it is time; give the seconds until the next step."""
         self._fill()
         refusal = self._state.refusal
-        running = self._young_running()
+        running = self._told_running()
         due = self._batch or running or refusal is not self._told_refusal
         if not due and time.monotonic() < self._next_sign_s:
             return self._timing.flush_s
@@ -127,18 +127,21 @@ class Reporter:
             if not self._state.stop.is_set():  # closing has no time for pauses
                 self._pacer.step()
 
-    def _young_running(self) -> list[pb.RunningRequest]:
-        """Give what runs of young keys, after the completions were taken: none is in both.
+    def _told_running(self) -> list[pb.RunningRequest]:
+        """Give what runs, after the completions were taken, so that none is in both.
 
-        Between completions only once in ``running_s``; while there are some, with each batch, so
-        that the first ones of a key never come alone.
+        Once in ``running_s``; of a young key with each batch too, so that its first completions
+        never come alone.
         """
         source, now_s = self._state.running, time.monotonic()
-        if source is None or not (self._batch or now_s >= self._next_running_s):
+        due = now_s >= self._next_running_s
+        if source is None or not (self._batch or due):
             return []
-        self._next_running_s = now_s + self._timing.running_s
+        if due:
+            self._next_running_s = now_s + self._timing.running_s
+        kappas, offset_s = self._state.snapshot.kappas, time.time() - now_s
         try:
-            return self._running.write(source, self._state.snapshot.kappas)
+            return self._running.write(source, kappas, offset_s=offset_s, due=due)
         except (ValueError, TypeError, KeyError) as error:
             self._state.failures += 1
             _LOG.debug("kappad: what runs is no message: %s", error)

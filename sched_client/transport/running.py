@@ -1,4 +1,4 @@
-"""Tells the sidecar what runs while κ of it is young: the first to finish are the shortest.
+"""Tells the sidecar what runs: those that finish first are the shortest.
 
 On the reporter's thread; the engine's thread does nothing for it.
 """
@@ -33,9 +33,14 @@ class RunningWriter:
         self._pacer = pacer
 
     def write(
-        self, source: RunningSource, kappas: Mapping[Key, KappaEntry]
+        self,
+        source: RunningSource,
+        kappas: Mapping[Key, KappaEntry],
+        *,
+        offset_s: float,
+        due: bool,
     ) -> list[pb.RunningRequest]:
-        """Give what runs of young keys.
+        """Give what runs.
 
         Parameters
         ----------
@@ -43,22 +48,39 @@ class RunningWriter:
             The engine's requests.
         kappas : Mapping of Key to KappaEntry
             What the client knows: a key that is not there has its first completions before it.
+        offset_s : float
+            Unix time less monotonic time.
+        due : bool
+            Whether it is time for all; else they are given only if one is of a young key.
         """
-        young: dict[Key, bool] = {}
-        messages: list[pb.RunningRequest] = []
+        reports = []
         for report in source.read(MAX_RUNNING):
-            features = report.features
-            if features.kind in _TEACHING:
-                key = features.key
-                if key not in young:
-                    entry = kappas.get(key)
-                    young[key] = entry is None or entry.sample_count < YOUNG_SAMPLES
-                if young[key]:
-                    messages.append(self._message(report))
+            if report.features.kind in _TEACHING:
+                reports.append(report)
+            self._pacer.step()
+        if not (due or self._is_one_young(reports, kappas)):
+            return []
+        messages = []
+        for report in reports:
+            messages.append(self._message(report, offset_s))
             self._pacer.step()
         return messages
 
-    def _message(self, report: RunningReport) -> pb.RunningRequest:
+    def _is_one_young(
+        self, reports: list[RunningReport], kappas: Mapping[Key, KappaEntry]
+    ) -> bool:
+        known: set[Key] = set()
+        for report in reports:
+            key = report.features.key
+            if key not in known:
+                known.add(key)
+                entry = kappas.get(key)
+                if entry is None or entry.sample_count < YOUNG_SAMPLES:
+                    return True
+            self._pacer.step()
+        return False
+
+    def _message(self, report: RunningReport, offset_s: float) -> pb.RunningRequest:
         features = report.features
         message = pb.RunningRequest(
             request_hash=self._hash_id(report.request_id),
@@ -69,6 +91,7 @@ class RunningWriter:
             audio_seconds=features.audio_s,
             prompt_token_count=features.prompt_tokens,
             output_token_count=report.output_tokens,
+            start_unix_seconds=report.started_s + offset_s if report.started_s else 0.0,
         )
         if features.timestamps is not None:
             message.timestamps = features.timestamps

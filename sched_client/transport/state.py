@@ -32,7 +32,7 @@ class Timing:
     flush_s : float
         Reports wait at most this long for others, seconds.
     running_s : float
-        Running requests are told at most this often while no completion is, seconds.
+        Running requests are told this often, seconds; those of young keys with each batch too.
     sign_of_life_s : float
         An idle client reports this often, seconds.
     deadline_s : float

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from estimator.core.kappa import KappaTable
 from estimator.core.observation import Completion
 from estimator.core.pipeline import CoreConfig, Pipeline
 from estimator.core.running import SILENCE_S, Running
@@ -170,3 +171,44 @@ def test_the_entry_stays_valid_whatever_runs() -> None:
             entry = pipeline.kappa_of(EN)
             assert math.isfinite(entry.intercept_tokens)
             assert 0.0 <= entry.kappa_tokens_per_s < math.inf
+
+
+def _served(pipeline: Pipeline, n: int, *, factor: float = 1.0, start: int = 0) -> None:
+    for index, one in enumerate(speech(n, seed=11 + start, start=start)):
+        tokens = max(1, round(factor * one.output_tokens))
+        begun_s = float(start + index)
+        pipeline.learn_one(
+            completion_of(
+                start + index, one.audio_s, tokens, finished_s=begun_s + 0.01 * tokens,
+                service_s=0.01 * tokens,
+            )
+        )  # fmt: skip
+
+
+def _running_since(tokens: int, started_s: float) -> list[Running]:
+    return [Running(EN, AUDIO_S, tokens, f"r-{i}", started_s + i) for i in range(24)]
+
+
+def test_an_old_key_follows_what_runs_only_where_it_says_that_kappa_has_changed() -> None:
+    pipeline = Pipeline()
+    _served(pipeline, 600)
+    before = pipeline.kappa_of(EN)
+    expected = _at(before)
+    pipeline.note_running("a", _running_since(round(0.4 * expected), 600.0), 600.0)
+    assert _at(pipeline.kappa_of(EN)) == pytest.approx(expected, rel=0.03)
+    pipeline.note_running("a", _running_since(round(1.7 * expected), 600.0), 601.0)
+    assert _at(pipeline.kappa_of(EN)) > 1.4 * expected
+    # Parents are many languages': what one runs says nothing of them.
+    assert pipeline.kappas()[Key()] == Pipeline(state=pipeline.state()).kappas()[Key()]
+    pipeline.note_running("a", [], 602.0)
+    assert pipeline.kappa_of(EN) == before
+
+
+def test_completions_are_remembered_for_a_bounded_number_of_keys() -> None:
+    table = KappaTable(CoreConfig(min_samples=1))
+    for number in range(100):
+        for one in speech(3, seed=number, start=10 * number, language=f"l{number}", service_s=0.5):
+            table.learn(one)
+    held = [node for node in table if node.recent is not None]
+    assert len(held) == 32
+    assert {node.key.language for node in held} == {f"l{number}" for number in range(68, 100)}

@@ -24,17 +24,17 @@ class _Source:
 
 
 def _written(
-    *reports: RunningReport, kappas: dict[Key, KappaEntry] | None = None
+    *reports: RunningReport, kappas: dict[Key, KappaEntry] | None = None, due: bool = True
 ) -> list[pb.RunningRequest]:
     writer = RunningWriter(CompletionWriter(BOOT_ID).hash_id, Pacer(1.0, 0.0))
     source = _Source(*reports)
-    messages = writer.write(source, kappas or {})
+    messages = writer.write(source, kappas or {}, offset_s=1e9, due=due)
     assert source.most == 256
     return messages
 
 
 def test_a_running_request_bears_its_completions_hash_and_nothing_of_its_id() -> None:
-    (message,) = _written(RunningReport(SPEECH, 7, "patient-name"))
+    (message,) = _written(RunningReport(SPEECH, 7, "patient-name", 50.0))
     completion = CompletionWriter(BOOT_ID).write(make_report(1, request_id="patient-name"))
     assert message.request_hash == completion.request_hash
     assert b"patient" not in message.SerializeToString()
@@ -43,18 +43,22 @@ def test_a_running_request_bears_its_completions_hash_and_nothing_of_its_id() ->
     assert not message.timestamps
     assert (message.audio_seconds, message.output_token_count) == (2.5, 7)
     assert message.kind == pb.REQUEST_KIND_TRANSCRIPTION
+    assert message.start_unix_seconds == 1e9 + 50.0
 
 
-def test_only_young_keys_are_told() -> None:
+def test_between_times_what_runs_is_told_only_with_a_young_key() -> None:
+    counts = {"en": YOUNG_SAMPLES, "fr": YOUNG_SAMPLES - 1}
     kappas = {
-        SPEECH.key: KappaEntry(kappa_tokens_per_s=3.0, sample_count=YOUNG_SAMPLES),
-        SPEECH.key._replace(language="fr"): KappaEntry(
-            kappa_tokens_per_s=3.0, sample_count=YOUNG_SAMPLES - 1
-        ),
+        SPEECH.key._replace(language=name): KappaEntry(kappa_tokens_per_s=3.0, sample_count=count)
+        for name, count in counts.items()
     }
-    languages = ("en", "fr", "de")
-    reports = [RunningReport(SPEECH._replace(language=one), 7, one) for one in languages]
-    assert [message.language for message in _written(*reports, kappas=kappas)] == ["fr", "de"]
+    en, fr, de = (
+        RunningReport(SPEECH._replace(language=name), 7, name) for name in ("en", "fr", "de")
+    )
+    assert len(_written(en, en, kappas=kappas, due=True)) == 2
+    assert _written(en, en, kappas=kappas, due=False) == []
+    assert len(_written(en, fr, kappas=kappas, due=False)) == 2
+    assert len(_written(en, de, kappas=kappas, due=False)) == 2
 
 
 def test_what_teaches_nothing_is_not_told() -> None:

@@ -245,7 +245,7 @@ class Completion(_message.Message):
     def __init__(self, completion_id: _Optional[str] = ..., model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., kind: _Optional[_Union[RequestKind, str]] = ..., audio_seconds: _Optional[float] = ..., duration_source: _Optional[str] = ..., prompt_token_count: _Optional[int] = ..., cached_prompt_token_count: _Optional[int] = ..., output_token_count: _Optional[int] = ..., max_token_count: _Optional[int] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., finish_unix_seconds: _Optional[float] = ..., wait_seconds: _Optional[float] = ..., service_seconds: _Optional[float] = ..., mean_concurrency: _Optional[float] = ..., preemption_count: _Optional[int] = ..., predicted_token_count: _Optional[float] = ..., snapshot_version: _Optional[int] = ..., request_hash: _Optional[str] = ..., group_id: _Optional[str] = ..., request_type: _Optional[str] = ..., queue_id: _Optional[str] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class RunningRequest(_message.Message):
-    __slots__ = ("request_hash", "model_id", "task", "language", "timestamps", "kind", "audio_seconds", "prompt_token_count", "output_token_count")
+    __slots__ = ("request_hash", "model_id", "task", "language", "timestamps", "kind", "audio_seconds", "prompt_token_count", "output_token_count", "start_unix_seconds")
     REQUEST_HASH_FIELD_NUMBER: _ClassVar[int]
     MODEL_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +255,7 @@ class RunningRequest(_message.Message):
     AUDIO_SECONDS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    START_UNIX_SECONDS_FIELD_NUMBER: _ClassVar[int]
     request_hash: str
     model_id: str
     task: str
@@ -264,7 +265,8 @@ class RunningRequest(_message.Message):
     audio_seconds: float
     prompt_token_count: int
     output_token_count: int
-    def __init__(self, request_hash: _Optional[str] = ..., model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., kind: _Optional[_Union[RequestKind, str]] = ..., audio_seconds: _Optional[float] = ..., prompt_token_count: _Optional[int] = ..., output_token_count: _Optional[int] = ...) -> None: ...
+    start_unix_seconds: float
+    def __init__(self, request_hash: _Optional[str] = ..., model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., kind: _Optional[_Union[RequestKind, str]] = ..., audio_seconds: _Optional[float] = ..., prompt_token_count: _Optional[int] = ..., output_token_count: _Optional[int] = ..., start_unix_seconds: _Optional[float] = ...) -> None: ...
 
 class ReportCompletionsResponse(_message.Message):
     __slots__ = ("accepted_count", "duplicate_count", "rejections", "snapshot_version")
