@@ -61,8 +61,9 @@ def completion_from_proto(
     """
     (
         completion_id, model, task, language, timestamps, kind, audio_s, duration_source,
-        prompt_tokens, cached_prompt_tokens, output_tokens, max_tokens, finish, finished_s,
-        *others,
+        prompt_tokens, cached_prompt_tokens, output_tokens, max_tokens, finish, finished_s, wait_s,
+        service_s, concurrency, preemptions, predicted_tokens, snapshot_version, request_hash,
+        group_id, request_type, queue_id, priority,
     ) = _completion_parts(message)  # fmt: skip
     if finish == pb.FINISH_REASON_UNSPECIFIED:
         raise ConversionError(
@@ -74,25 +75,17 @@ def completion_from_proto(
         finished_s = 0.0 if received_s == math.inf else received_s
     has = message.HasField
     return completion_of(
-        completion_id,
-        model or DEFAULT_MODEL,
-        task,
-        language,
+        completion_id, model or DEFAULT_MODEL, task, language,
         # What is not zero was sent.
         timestamps if timestamps or has("timestamps") else None,
         KINDS.get(kind, "session") if kind else "transcription",
         audio_s if audio_s or has("audio_seconds") else None,
-        duration_source,
-        prompt_tokens,
-        cached_prompt_tokens,
-        output_tokens,
+        duration_source, prompt_tokens, cached_prompt_tokens, output_tokens,
         max_tokens if max_tokens or has("max_token_count") else None,
         FINISHES.get(finish, "error"),
-        finished_s,
-        *others[:-1],
-        client_id,
-        others[-1],
-    )
+        finished_s, wait_s, service_s, concurrency, preemptions, predicted_tokens,
+        snapshot_version, request_hash, group_id, request_type, queue_id, client_id, priority,
+    )  # fmt: skip
 
 
 def completion_to_proto(completion: Completion) -> pb.Completion:
