@@ -79,6 +79,16 @@ _SERVICE: Final = (
        limit)
       for name, limit in (("conv", 0.6), ("code", 1.05), ("both, by arrival", 0.6))),
 )  # fmt: skip
+# The same of ``benchmarks.drift``.
+_DRIFT: Final = (
+    ("false events of all kinds in 200,000 resampled completions", "false_per_200k", "<=", 1),
+    ("x1.5 and /1.5 within 40, spread up to .3, share on the worst trace",
+     "narrow_within_40", ">=", 0.99),
+    ("x1.5 and /1.5 within 80, spread above .3, share on the worst trace",
+     "wide_within_80", ">=", 0.95),
+    ("LibriSpeech's lengths to uniform over 5 to 30 s within 60, share",
+     "lengths/within_60", ">=", 0.99),
+)  # fmt: skip
 # What, where in the JSON of ``benchmarks.learning``, comparison, limit.
 _LEARNING: Final = (
     ("error where nothing changes, over the cumulative learner's",
@@ -125,6 +135,7 @@ BENCHMARKS: Final = (
     Benchmark("policies"),
     Benchmark("core"),
     Benchmark("learning", promises=tuple(Promise(*one) for one in _LEARNING)),
+    Benchmark("drift", promises=tuple(Promise(*one) for one in _DRIFT)),
     Benchmark("service", promises=tuple(Promise(*one) for one in _SERVICE)),
     Benchmark("store"),
     Benchmark("transport", arguments=("--rounds", "6")),
