@@ -36,7 +36,7 @@ class CoreConfig:
     forgetting : float
         Weight that a completion keeps after each later one of its key, in (0, 1]. It only keeps
         the distant past from weighing for ever: changes are `estimator.core.level`'s. 1 and 0.995
-        cost 0.1 % less and more error than 0.998 where nothing changes.
+        erred 0.1 % more and 0.1 % less than 0.998 over 1,000 completions where nothing changes.
     shrinkage, level_shrinkage : float
         Completions that the parent's line counts for in a key's line, and that a factor of 1
         counts for, > 0. Languages differ by about as much as one utterance does from its line, so
