@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from estimator.core.config import CoreConfig
 from estimator.core.drift_event import DriftEvent, DriftKind
-from estimator.core.shift import BATCH, Shift, ShiftTest, load_detector
+from estimator.core.shift import BATCH, Row, Shift, ShiftTest, load_detector
 
 # Re-exported for those that load the detector anyway.
 __all__ = [
@@ -126,9 +126,6 @@ _SERVICE_THRESHOLD_RATIO: Final = 0.65
 _SERVICE_LEAST_CHANGE: Final = 0.2
 
 
-_Waiting = tuple[float, float, float, float, float]
-
-
 class LevelWatch:
     """Tell when a level has changed, and when the learner has followed.
 
@@ -183,8 +180,8 @@ class LevelWatch:
         self._n = self._skipped = 0
         self._next_refresh = _FIRST_REFRESH
         self._offset, self._factor = 0.0, 1.0
-        # What waits to be tested: what came, the reference, its slack, units, the deviation.
-        self._buffer: list[_Waiting] = []
+        # What waits to be tested.
+        self._buffer: list[Sample] = []
         # Running means: the units; and while an event is open, what came and was expected.
         self._units = self._y = self._expected = 0.0
         self._before = 0.0
@@ -212,7 +209,7 @@ class LevelWatch:
         if self._adapting >= 0:
             return self._follow(sample)
         buffer = self._buffer
-        buffer.append((sample.y, sample.reference, sample.slack, sample.units, sample.deviation))
+        buffer.append(sample)
         return None if len(buffer) < BATCH else self._test(sample)
 
     def _test(self, newest: Sample) -> Change | None:
@@ -226,21 +223,7 @@ class LevelWatch:
             if self._n == _LEARN:
                 self.reference_ = list(newest.coefficients)
             return None
-        most = _MOST_SLACK * self.test.scale if self.test.is_settled else math.inf
-        pad, offset, scale = self.pad + _TINY, self._offset, self._factor
-        log = math.log
-        rows = [
-            (log((y + pad) / (reference + pad)) + offset, y, reference * scale, units)
-            for y, reference, slack, units, _ in buffer
-            if y != reference and slack <= most * reference
-        ]
-        if self.most_scale > 0.0:
-            rows = [
-                (value * self._narrowing(deviation, reference), y, expected, units)
-                for (value, y, expected, units), (_, reference, _, _, deviation) in zip(
-                    rows, [one for one in buffer if one[0] != one[1]], strict=True
-                )
-            ]
+        rows = self._rows()
         self._skipped = max(self._skipped + len(buffer) - 2 * len(rows), 0)
         buffer.clear()
         if self._skipped >= _MAX_SKIPPED:
@@ -253,11 +236,20 @@ class LevelWatch:
             self._refresh(newest)
         return None
 
-    def _narrowing(self, deviation: float, reference: float) -> float:
-        """Give what makes a residual as wide as the test expects it at least."""
-        least = self.test.least_scale
-        scale = deviation / max(reference, _TINY)
-        return least / max(min(scale, self.most_scale), least)
+    def _rows(self) -> list[Row]:
+        """Give what waits as the test takes it, without what the reference cannot know."""
+        most = _MOST_SLACK * self.test.scale if self.test.is_settled else math.inf
+        pad, offset, factor = self.pad + _TINY, self._offset, self._factor
+        least, most_scale = self.test.least_scale, self.most_scale
+        rows = []
+        for y, _, reference, deviation, slack, units, _ in self._buffer:
+            if y == reference or slack > most * reference:
+                continue
+            value = math.log((y + pad) / (reference + pad)) + offset
+            if most_scale > 0.0 and deviation > least * reference:
+                value *= least / min(deviation / max(reference, _TINY), most_scale)
+            rows.append((value, y, reference * factor, units))
+        return rows
 
     def _refresh(self, newest: Sample) -> None:
         if abs(newest.units - self._units) > _TYPICAL_RATIO * self._units:
@@ -309,8 +301,8 @@ class LevelWatch:
         """Give what was learned as JSON (hence Any)."""
         return [
             self._n, self._skipped, self._next_refresh, self._offset, self._units, self._y,
-            self._expected, self._before, self._adapting, self.reference_, self._buffer,
-            self.test.state(),
+            self._expected, self._before, self._adapting, self.reference_,
+            [sample[:-1] for sample in self._buffer], self.test.state(),
         ]  # fmt: skip
 
     def restore(self, state: Sequence[Any]) -> Self:
@@ -321,7 +313,8 @@ class LevelWatch:
         ) = state  # fmt: skip
         self._factor = math.exp(-self._offset)
         self.reference_ = list(reference)
-        self._buffer = [(a, b, c, d, e) for a, b, c, d, e in buffer]
+        # Only the newest sample's coefficients are ever asked for, and it has yet to come.
+        self._buffer = [Sample(a, b, c, d, e, f, ()) for a, b, c, d, e, f in buffer]
         self.test.restore(test)
         return self
 

@@ -240,11 +240,12 @@ class MixWatch:
             One that begins or ends with it.
         """
         names = self._names
+        types = names[_TYPE]
+        types.append(request_type)
         if audio_s is not None:
             self._audio_s.append(audio_s)
             names[_LANGUAGE].append(language)
-        names[_TYPE].append(request_type)
-        if len(names[_TYPE]) < BLOCK:
+        if len(types) < BLOCK:
             return None
         found = self._test()
         change = self._begin(found) if self._adapting < 0 else self._follow(moved=bool(found))
