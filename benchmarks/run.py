@@ -98,9 +98,10 @@ _LEARNING: Final = (
       for path, how, who in (
           ("cross_p50", "cross into ±10 %", "median"), ("cross_p90", "cross into ±10 %", "p90"),
           ("stay_p50", "stay for 20", "median"), ("stay_p90", "stay for 20", "p90"))),
-    ("the same in completion order over trace order, median to cross",
+    ("completions to cross after x1.5, completion order over trace order, median",
      "changes/cross_p50_completion_over_trace_order", "<=", 1.3),
-    ("the same, median to stay", "changes/stay_p50_completion_over_trace_order", "<=", 1.3),
+    ("completions to stay for 20 after x1.5, completion order over trace order, median",
+     "changes/stay_p50_completion_over_trace_order", "<=", 1.3),
     ("error in completion order over trace order, worst trace",
      "completion_order/mae_over_trace_order_worst", "<=", 1.3),
     ("bias of κ after 10 of 64 concurrent requests, worst trace",
