@@ -15,6 +15,7 @@ from estimator.core.drift import load_detector
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
 from estimator.core.running import SILENCE_S, Running
+from estimator.runtime import heap
 from estimator.runtime.backlog import Backlog, Report, ReportResult, acknowledge, refuse
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.errors import UnavailableError
@@ -374,6 +375,7 @@ class Learner:
                     created_s=now_s,
                 )
             )
+            heap.trim()
 
         try:
             await self._worker.write(save)

@@ -37,8 +37,9 @@ _KappaKey = tuple[Code, Code, Code, int | None]
 
 def checksum(row_id: int, snapshot_version: int, created_s: float, state: str) -> str:
     """Give the SHA-256 of a checkpoint, its row and version included."""
-    text = f"{row_id} {snapshot_version} {created_s!r} {state}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(f"{row_id} {snapshot_version} {created_s!r} ".encode())
+    digest.update(state.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 class SqliteHistory(abc.ABC):
