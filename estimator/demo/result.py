@@ -137,8 +137,9 @@ class DemoResult:
         for event in self.drifts:
             where = " ".join(x for x in (event.model, event.task, event.language) if x)
             console.print(
-                f"Drift: {event.kind} of {where or 'everything'}, {event.before:.3g} → "
-                f"{event.after:.3g}"
+                f"Drift: {event.kind} of {where or 'everything'}, "
+                + (f"{event.detail} " if event.detail else "")
+                + f"{event.before:.3g} → {event.after:.3g}"
                 + (
                     f", adapted after {event.completions_to_adapt} completions"
                     if event.completions_to_adapt is not None
