@@ -54,11 +54,13 @@ class ServeConfig(BaseSettings):
     prior_kappa : float
         Tokens per second of audio assumed before anything is learned, > 0.
     publish_interval_s : float
-        Least seconds between two snapshots.
+        Least seconds between two snapshots; up to 1 s where publishing thousands of keys would
+        take more than 2.5 % of the time.
     bookmark_interval_s : float
         Seconds after which an idle watcher is told that nothing changed.
     checkpoint_interval_s, checkpoint_completions
-        A checkpoint is taken when either has passed since the last one: bounds the replay.
+        A checkpoint is taken when either has passed since the last one: bounds the replay. After
+        so many completions it may still wait until it takes at most 2 % of the time.
     kappa_point_interval_s : float
         Least seconds between two points of one key's history.
     drain_delay_s : float
