@@ -38,6 +38,24 @@ def test_a_report_says_what_happened(start: Callable[..., Any]) -> None:
     assert third.queue_id == "q0"
 
 
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_what_runs_is_told_with_its_tokens_so_far(start: Callable[..., Any], mode: str) -> None:
+    driver, link = start(mode, max_num_seqs=2, length=lambda _: 6)
+    for index in range(3):
+        driver.scheduler.add_request(make_request(f"r{index}", 2.0 + index))
+    for _ in range(4):
+        driver.step()
+    told = {one.request_id: one for one in link.running.read(256)}
+    assert told.keys() == {"r0", "r1"}
+    requests = driver.scheduler.requests
+    assert all(one.output_tokens == requests[name].num_output_tokens for name, one in told.items())
+    assert all(0 < one.output_tokens < 6 for one in told.values())
+    assert told["r1"].features.audio_s == pytest.approx(3.0)
+    assert told["r1"].started_s > 0.0
+    driver.run()
+    assert list(link.running.read(256)) == []
+
+
 def test_a_length_finish_is_reported_as_such(start: Callable[..., Any]) -> None:
     driver, link = start("on", length=lambda _: 99)
     driver.scheduler.add_request(make_request("r0", 5.0, max_tokens=7))
