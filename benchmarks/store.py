@@ -68,7 +68,7 @@ def _timed(call: Callable[[], object]) -> tuple[float, float]:
     return time.thread_time() - cpu_s, time.perf_counter() - wall_s
 
 
-def _insert(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
+def _insert(connection: sqlite3.Connection, rows: list[list[Any]]) -> None:
     with transaction(connection):
         connection.executemany(INSERT_COMPLETION, rows)
 
