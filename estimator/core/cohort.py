@@ -17,6 +17,8 @@ from estimator.core.censored import Bound, Line
 
 # Completions of a key that are remembered: those that ran at a change and twice as many after it.
 MAX_RECENT: Final = 256
+# Keys that are looked at with each list, those that run most: 1 ms each.
+MAX_KEYS: Final = 6
 # Fewer say nothing that the learned line does not.
 _LEAST_RECENT: Final = 16
 # A side of a change has at least so many requests.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from estimator.core.censored import Bound, Limits, impute
-from estimator.core.cohort import Recent
+from estimator.core.cohort import MAX_KEYS, Recent
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, kappa_watch
 from estimator.core.intervals import RunningCoverage
@@ -162,13 +162,19 @@ class KappaTable:
             if self._held(node.key) is node:
                 self._dirty[node.key] = node
         self._bounded = []
-        for key, listed in bounds.items():
+        n_old = 0
+        for key, listed in sorted(bounds.items(), key=lambda item: -len(item[1])):
             held = self._held(key)
-            # Of the others only keys themselves, not parents: a change is a language's.
-            if held is not None and (held.n_seen < YOUNG_SAMPLES or held.recent is not None):
-                held.bounds = listed
-                self._bounded.append(held)
-                self._dirty[key] = held
+            if held is None:
+                continue
+            if held.n_seen >= YOUNG_SAMPLES:
+                # Keys themselves, not parents: a change is a language's.
+                if held.recent is None or n_old == MAX_KEYS:
+                    continue
+                n_old += 1
+            held.bounds = listed
+            self._bounded.append(held)
+            self._dirty[key] = held
 
     def _held(self, key: Key) -> Node | None:
         return self._root if key == GLOBAL_KEY else self._known.get(key) or self._new.get(key)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from estimator.core.censored import Bound
 from estimator.core.kappa import KappaTable
 from estimator.core.observation import Completion
 from estimator.core.pipeline import CoreConfig, Pipeline
@@ -212,3 +213,16 @@ def test_completions_are_remembered_for_a_bounded_number_of_keys() -> None:
     held = [node for node in table if node.recent is not None]
     assert len(held) == 32
     assert {node.key.language for node in held} == {f"l{number}" for number in range(68, 100)}
+
+
+def test_of_many_old_keys_those_that_run_most_are_looked_at() -> None:
+    table = KappaTable(CoreConfig())
+    bounds = {}
+    for number in range(10):
+        for one in speech(260, seed=number, language=f"l{number}", service_s=0.5):
+            table.learn(one)
+        key = EN._replace(language=f"l{number}")
+        bounds[key] = [Bound(AUDIO_S, 5.0, started_s=9.0)] * (number + 1)
+    table.set_bounds(bounds)
+    looked_at = {node.key.language for node in table if node.bounds}
+    assert looked_at == {f"l{number}" for number in range(4, 10)}
