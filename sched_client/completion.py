@@ -80,12 +80,15 @@ class RunningReport(NamedTuple):
         The engine's request id; the reporter hashes it before it leaves the process.
     started_s : float
         Monotonic seconds of the first admission.
+    request_type : str
+        The caller's own class, untrusted.
     """
 
     features: Features
     output_tokens: int
     request_id: str
     started_s: float = 0.0
+    request_type: str = ""
 
 
 class RunningSource(Protocol):

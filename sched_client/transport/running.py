@@ -8,7 +8,8 @@ from typing import Final
 
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from sched_client.completion import RunningReport, RunningSource
-from sched_client.model import YOUNG_SAMPLES, KappaEntry, Key
+from sched_client.model import YOUNG_SAMPLES, Features, KappaEntry, Key
+from sched_client.text_class import text_class
 from sched_client.transport.convert import KIND_MESSAGES, label
 from sched_client.transport.pacing import Pacer
 
@@ -71,7 +72,7 @@ class RunningWriter:
     ) -> bool:
         known: set[Key] = set()
         for report in reports:
-            key = report.features.key
+            key = _key(report.features)
             if key not in known:
                 known.add(key)
                 entry = kappas.get(key)
@@ -82,11 +83,13 @@ class RunningWriter:
 
     def _message(self, report: RunningReport, offset_s: float) -> pb.RunningRequest:
         features = report.features
+        # As its completion will be filed by.
+        name = report.request_type if features.kind == "text" else features.language
         message = pb.RunningRequest(
             request_hash=self._hash_id(report.request_id),
             model_id=label(features.model),
             task=label(features.task),
-            language=label(features.language),
+            language=label(name),
             kind=KIND_MESSAGES[features.kind],
             audio_seconds=features.audio_s,
             prompt_token_count=features.prompt_tokens,
@@ -96,3 +99,10 @@ class RunningWriter:
         if features.timestamps is not None:
             message.timestamps = features.timestamps
         return message
+
+
+def _key(features: Features) -> Key:
+    """Give the key whose youth counts; of text without the type, which callers may invent."""
+    if features.kind == "text":
+        return features.key._replace(language=text_class("", features.prompt_tokens))
+    return features.key

@@ -191,7 +191,8 @@ class Tracker:
             if record is not None and features is not None:
                 tokens = record.request.num_output_tokens
                 name, started_s = request_id[-MAX_ID_LENGTH:], record.admitted_s or 0.0
-                yield RunningReport(features, tokens, name, started_s)
+                kind_of = record.hints.request_type
+                yield RunningReport(features, tokens, name, started_s, kind_of)
 
     def finish(self, request: Any, now_s: float, unix_s: float) -> CompletionReport | None:
         """Forget a request and give its report; None for one never seen or read."""

@@ -296,3 +296,34 @@ def test_a_count_beyond_int32_is_clipped() -> None:
     completion = Completion(completion_id="x", priority=2**31, output_tokens=2**40)
     message = convert.completion_to_proto(completion)
     assert (message.priority, message.output_token_count) == (2**31 - 1, 2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("task", "language", "request_type"),
+    [("transcribe", "en", ""), ("text", "", ""), ("text", "", "chat")],
+)
+def test_a_running_request_has_its_completions_key(
+    task: str, language: str, request_type: str
+) -> None:
+    kind = pb.REQUEST_KIND_TEXT if task == "text" else pb.REQUEST_KIND_TRANSCRIPTION
+    completion = pb.Completion(
+        model_id="m",
+        task=task,
+        language=language,
+        kind=kind,
+        audio_seconds=2.0,
+        prompt_token_count=1024,
+        request_type=request_type,
+        finish_reason=pb.FINISH_REASON_STOP,
+    )
+    message = pb.RunningRequest(
+        model_id="m",
+        task=task,
+        language=language or request_type,
+        kind=kind,
+        audio_seconds=2.0,
+        prompt_token_count=1024,
+    )
+    running = convert.running_from_proto(message)
+    assert running is not None
+    assert running.key == convert.completion_from_proto(completion).key

@@ -61,6 +61,15 @@ def test_between_times_what_runs_is_told_only_with_a_young_key() -> None:
     assert len(_written(en, de, kappas=kappas, due=False)) == 2
 
 
+def test_text_is_told_by_its_type_and_young_while_prompts_of_its_size_are() -> None:
+    text = Features(model="m", task="text", kind="text", prompt_tokens=1024)
+    report = RunningReport(text, 7, "a", request_type="chat")
+    known = KappaEntry(kappa_tokens_per_s=0.0, sample_count=YOUNG_SAMPLES)
+    (message,) = _written(report, kappas={Key("m", "text"): known}, due=False)
+    assert (message.task, message.language, message.prompt_token_count) == ("text", "chat", 1024)
+    assert _written(report, kappas={Key("m", "text", "/21"): known}, due=False) == []
+
+
 def test_what_teaches_nothing_is_not_told() -> None:
     reports = [
         RunningReport(SPEECH._replace(kind=kind), 7, kind)
