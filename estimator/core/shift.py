@@ -374,7 +374,7 @@ class ShiftTest:
             return None
         # Levels are means, and the mean of a log-normal is e^(σ²/2) times its median.
         median = self._center + shift.mean * self.scale / math.sqrt(self.batch)
-        before = shift.before * math.exp(median + 0.5 * self.scale_ * self.scale_)
+        before = shift.before * math.exp(min(median + 0.5 * self.scale_**2, _MAX_LOG))
         self.restart()
         return shift._replace(before=before)
 

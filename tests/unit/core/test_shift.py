@@ -109,3 +109,12 @@ def test_state_round_trip_continues_alike(n: int) -> None:
     assert restored.state() == live.state()
     assert feed(restored, rows[n:]) == feed(live, rows[n:])
     assert restored.state() == live.state()
+
+
+def test_no_spread_is_too_wide_for_a_level() -> None:
+    """Audio of 1e-300 s is valid, and its logarithm -690."""
+    test = new_test()
+    wide = [(value, math.exp(value), 1.0, 1.0) for value in (-690.0, 3.0) * 32]
+    assert feed(test, wide) == []
+    [(_, found)] = feed(test, [(3.0, 20.0, 1.0, 1.0)] * 40)
+    assert math.isfinite(found.before)
