@@ -41,6 +41,8 @@ _MOST_OFF: Final = 0.15
 # Least seconds per token and per request: a tenth of what the fastest accelerator needs.
 MIN_PER_TOKEN_S: Final = 1e-6
 _MIN_SERVICE_S: Final = 1e-4
+# A shorter clip counts as one this long: beside the mean, 1e-17 s would be rounded to 0.
+_MIN_AUDIO_S: Final = 1e-3
 _TINY: Final = 1e-9
 _PRIOR: Final = ServiceTime()
 _PRIOR_COEFFICIENTS: Final = (_PRIOR.overhead_s, _PRIOR.seconds_per_token, 0.0, 0.0, 0.0, 0.0)
@@ -160,7 +162,7 @@ class ServiceFit:
         if audio_s is not None and audio_s > 0.0:
             self.n_audio_ += 1
             rate = max(_MEAN_RATE, 1.0 / self.n_audio_)
-            self.mean_audio_s_ += rate * (audio_s - self.mean_audio_s_)
+            self.mean_audio_s_ += rate * (max(audio_s, _MIN_AUDIO_S) - self.mean_audio_s_)
 
     def admitted(
         self, tokens: float, concurrency: float, finished_s: float, seconds: float

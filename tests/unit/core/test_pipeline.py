@@ -179,7 +179,7 @@ def test_checkpoint_and_tail_equal_live_on_mixed_input(cut: int, seed: int) -> N
     st.lists(
         st.builds(
             dict,
-            audio_s=st.one_of(st.none(), st.floats(1e-9, 86_400.0)),
+            audio_s=st.one_of(st.none(), st.floats(5e-324, 86_400.0)),
             tokens=st.integers(0, 10_000_000),
             prompt_tokens=st.integers(0, 10_000_000),
             service_s=st.floats(0.0, 604_800.0),

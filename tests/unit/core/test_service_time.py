@@ -258,3 +258,9 @@ def test_any_valid_completions_give_a_valid_snapshot(
         services=table.entries(),
     )
     assert invalid_reason(snapshot) is None
+
+
+def test_a_first_clip_of_no_length_leaves_a_mean_that_is_valid() -> None:
+    table = ServiceTable(CoreConfig())
+    table.learn(completion_of(0, 1e-20, 5, service_s=0.3, concurrency=1.0))
+    assert table.entries()["default"].mean_audio_s > 0.0
