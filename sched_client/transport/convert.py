@@ -321,7 +321,8 @@ class CompletionWriter:
             predicted_token_count=report.predicted_tokens,
             snapshot_version=report.snapshot_version,
             request_hash=self.hash_id(report.request_id),
-            group_id=self.hash_id(report.group_id),
+            # No engine request's id: eight digits at its end are its own.
+            group_id=self._key.hash(report.group_id),
             request_type=label(report.request_type),
             queue_id=label(report.queue_id),
             priority=report.priority,
@@ -331,7 +332,7 @@ class CompletionWriter:
         return message
 
     def hash_id(self, text: str) -> str:
-        """Give the keyed hash of a request's or group's id."""
+        """Give the keyed hash of an engine request's id, the engine's own digits left out."""
         return self._key.hash(caller_part(text))
 
 

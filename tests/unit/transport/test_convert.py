@@ -177,6 +177,13 @@ def test_hashes_are_keyed_by_the_boot_and_stable_within_it() -> None:
     assert first.request_hash != hashlib.blake2b(b"cmpl-1", digest_size=16).hexdigest()
 
 
+def test_groups_whose_names_end_in_digits_stay_apart() -> None:
+    writer = convert.CompletionWriter("boot")
+    names = ("hint:order-00000001", "hint:order-00000002")
+    groups = {writer.write(make_report(1, group_id=name)).group_id for name in names}
+    assert len(groups) == 2
+
+
 @pytest.mark.parametrize("label", ["x" * 129, "a\nb", "a\x00", "\ud800"])
 def test_a_callers_label_beyond_the_limits_is_left_out(label: str) -> None:
     report = make_report(1, request_type=label)
