@@ -37,6 +37,9 @@ _SLICE_ROWS: Final = 8192
 _DRIFT_PAGE: Final = 1000
 # Boots whose hashes of what was asked are kept while searching; one boot has some 330.
 _MAX_BOOTS: Final = 64
+# Characters told of an id that was not found: an error travels in headers of 8 KiB together, with
+# each character three times and up to twelve bytes long.
+_MAX_SHOWN: Final = 64
 
 
 class Explainer:
@@ -125,6 +128,8 @@ class Explainer:
         if oldest:
             ended = datetime.fromtimestamp(oldest[0].completion.finished_s, UTC)
             since = f", since {ended:%Y-%m-%d %H:%M:%S} UTC"
+        if len(asked) > _MAX_SHOWN:
+            asked = f"{asked[:_MAX_SHOWN]}…"
         return NotFoundError(
             f"no completion of {asked!r} is retained; {count:,} of at most {self._retention:,} "
             f"are{since}; a request is known once it has ended, and engines in mode off report "

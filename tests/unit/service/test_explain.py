@@ -9,7 +9,9 @@ from estimator.core.observation import Completion
 from estimator.runtime.errors import NotFoundError
 from estimator.runtime.store_worker import StoreWorker
 from estimator.service import explain
+from estimator.service.errors import status_of
 from estimator.service.explain import Explainer
+from estimator.service.limits import MAX_ASKED_LENGTH
 from estimator.store.memory import MemoryStore
 from estimator.telemetry.metrics import Metrics
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
@@ -124,6 +126,15 @@ async def test_nothing_found_names_what_is_kept(setup: Setup) -> None:
     setup.store.append([completion("boot", 1, "transcribe-abc-00000001")])
     with pytest.raises(NotFoundError, match="1 of at most 1,000 are, since 1970-01-01 02:45:01"):
         await setup.ask("x")
+
+
+@pytest.mark.parametrize("character", ["a", "\U0001f600", "\U000e0001"])
+async def test_no_id_makes_an_error_too_long_for_its_headers(setup: Setup, character: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        await setup.ask(character * MAX_ASKED_LENGTH)
+    _, message, metadata = status_of(caught.value)
+    # A message has three bytes for each byte beyond ASCII, binary data four for three.
+    assert 3 * len(message.encode()) + sum(4 * len(value) // 3 for _, value in metadata) < 8192
 
 
 async def test_what_is_known_now_stands_beside_it(setup: Setup) -> None:
