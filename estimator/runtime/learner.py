@@ -318,19 +318,19 @@ class Learner:
             return
         self._dirty = False
         changes = self.pipeline.take_changes()
-        if not changes:
-            return
-        self._recorder.add_published(
-            self.publisher.publish(
-                created_s=self._now_s(),
-                kappas=changes.kappas,
-                removed=changes.removed,
-                services=changes.services,
-                partitions=changes.partitions,
+        if changes:
+            self._recorder.add_published(
+                self.publisher.publish(
+                    created_s=self._now_s(),
+                    kappas=changes.kappas,
+                    removed=changes.removed,
+                    services=changes.services,
+                    partitions=changes.partitions,
+                )
             )
-        )
+            self._metrics.publications.inc()
+        # Finding that nothing has moved costs as much, and each slice of learning asks again.
         self._publishing.took(now, asyncio.get_running_loop().time())
-        self._metrics.publications.inc()
 
     async def _record(self, *, flush: bool = False) -> None:
         version = self.publisher.snapshot.version

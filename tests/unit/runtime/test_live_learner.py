@@ -7,7 +7,7 @@ import pytest
 
 from estimator.core.drift import DriftEvent
 from estimator.core.observation import Completion
-from estimator.core.pipeline import Pipeline
+from estimator.core.pipeline import Changes, Pipeline
 from estimator.runtime.errors import ExhaustedError, UnavailableError
 from estimator.runtime.learner import GROUP_ROWS, VERSION_BLOCK
 from sched_client.model import Key, Settings
@@ -248,3 +248,21 @@ async def test_a_drift_event_and_its_end_are_recorded_as_one(
     async with running(store, config()) as run:
         await run.learner.submit(completions(3))
     assert [event for _, event in store.list_drifts()] == [replace(begun, ended_s=NOW_S + 1.0)]
+
+
+async def test_that_nothing_has_moved_is_not_found_out_again_in_each_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def nothing(self: Pipeline) -> Changes:
+        asked.append(self.learned_count)
+        return Changes()
+
+    monkeypatch.setattr("estimator.runtime.learner.SLICE_S", 0.0)
+    async with running(FragileStore(), config(publish_interval_s=60.0)) as run:
+        await until(lambda: not run.learner.replaying, "started")
+        monkeypatch.setattr(Pipeline, "take_changes", nothing)
+        await run.learner.submit(completions(200))
+        await until(lambda: run.learner.backlog.n_rows == 0, "learned")
+    assert len(asked) == 1
