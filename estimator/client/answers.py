@@ -82,11 +82,17 @@ def state_result(messages: Iterable[pb.ExportStateResponse]) -> StateResult:
             field="chunk",
             message=f"{len(parts)} bytes of a state that has {header.size_bytes}",
         )
+    try:
+        text = parts.decode("ascii")  # what json.dumps writes, unless told otherwise
+    except UnicodeDecodeError as error:
+        raise ConversionError(
+            reason="STATE_NO_TEXT", field="chunk", message=f"a state that is no ASCII: {error}"
+        ) from error
     return StateResult(
         schema=header.schema_version,
         learned=header.learned_count,
         keys=header.key_count,
         server_version=header.server_version,
         created_s=seconds_of(header.create_time),
-        text=parts.decode("ascii"),  # what json.dumps writes, unless told otherwise
+        text=text,
     )

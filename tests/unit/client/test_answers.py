@@ -43,6 +43,11 @@ def test_a_state_that_breaks_off_or_goes_on_is_refused(
         state_result(messages)
 
 
+def test_bytes_that_are_no_text_are_refused_as_any_nonsense() -> None:
+    with pytest.raises(ConversionError, match="no ASCII"):
+        state_result(parts(b'{"a":"', b'\xff"}'))
+
+
 def test_no_more_is_read_than_a_seed_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "MAX_SEED_BYTES", 10)
     endless = iter(parts(*[b"x" * 4] * 1000))
