@@ -4,8 +4,8 @@ Everything here runs on the engine's thread, between or beside vLLM's own steps:
 no lock, no unbounded loop. Imports neither vLLM nor grpc; the link is given.
 """
 
-import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -205,10 +205,7 @@ class EngineClient:
     def on_failure(self, error: Exception) -> None:
         """Count a failure of our own, log it once, and stand aside."""
         self.failures += 1
-        # Nothing here may raise: str() of another's exception may.
-        self.failure = type(error).__name__
-        with contextlib.suppress(Exception):
-            self.failure = f"{self.failure}: {error}"[:_MAX_REASON]
+        self.failure = _place_of(error)
         self.decision = failed(self.failure)
         # Nothing comes to take them out any more, and each holds its clip.
         self.link.running = None
@@ -267,3 +264,13 @@ class EngineClient:
             queue.reordered,
             self.failures,
         )
+
+
+def _place_of(error: Exception) -> str:
+    """Say what was raised where, for the sidecar: the text may hold a request's id."""
+    name, trace = type(error).__name__, error.__traceback__
+    if trace is not None:
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        name = f"{name} at {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"  # noqa: PTH119  a name, no file
+    return name[:_MAX_REASON]

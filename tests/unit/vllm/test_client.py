@@ -1,5 +1,6 @@
 """What the client keeps, reports and falls back to; its queue on a plain list."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -70,6 +71,15 @@ def test_a_failure_lets_go_of_every_request() -> None:
     for request in requests:
         engine.finish(request)
     assert engine.link.reports == []
+
+
+def test_what_is_told_of_a_failure_is_where_it_was_and_names_no_request() -> None:
+    engine = _Engine(mode="on")
+    engine.queue.add_request(engine.arrive("patient-name"))
+    assert engine.client.failures == 1
+    engine.client.end_step(SimpleNamespace(scheduled_new_reqs=[]), 0)
+    told = engine.link.status.mode_reason
+    assert re.fullmatch(r"failure: ValueError at guarded\.py:\d+", told)
 
 
 def test_a_choice_made_before_a_failure_is_void_in_the_next_step() -> None:
