@@ -147,6 +147,9 @@ class RunningTable:
         if client is not None and client.running.pop(request_hash, None) is not None:
             self._n_held -= 1
             self.version += 1
+            if not client.running:
+                # Only what is held is bounded, so a client that holds nothing must not stay.
+                del self._clients[client_id]
 
     def expire(self, now_s: float) -> bool:
         """Forget clients that have been silent for `SILENCE_S`; say whether there were any."""

@@ -71,6 +71,15 @@ def test_neither_a_client_nor_many_can_make_it_grow() -> None:
     assert len(table) == 2047
 
 
+def test_clients_whose_requests_have_all_ended_leave_nothing() -> None:
+    table = RunningTable()
+    for number in range(3):
+        table.note(f"client-{number}", _running(1), 0.0)
+        table.finish(f"client-{number}", "hash-0")
+    # Who is forgotten for its silence was there.
+    assert not table.expire(SILENCE_S + 1.0)
+
+
 def test_a_key_with_many_requests_keeps_an_even_part_that_counts_for_all() -> None:
     table = RunningTable()
     for number in range(4):
