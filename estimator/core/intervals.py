@@ -4,6 +4,8 @@ Owns the spread of the residuals of one key. Knows nothing of what estimated, so
 may stand before it.
 """
 
+# ruff: noqa: FURB136 - min() and max() take as long as the arithmetic around them
+
 import math
 from collections.abc import Sequence
 from typing import Final, Self
@@ -94,14 +96,22 @@ class RatioQuantiles:
         self.reach_90_: float = parent.reach_90_ if parent else _PRIOR_REACH_90
         self.reach_99_: float = parent.reach_99_ if parent else (p99 - p50) / scale
 
-    def learn_one(self, log_ratio: float) -> None:
-        """Learn the natural logarithm of one actual over its estimate, not NaN."""
+    def learn_one(self, log_ratio: float) -> bool:
+        """Learn the natural logarithm of one actual over its estimate, not NaN.
+
+        Returns
+        -------
+        bool
+            What `covers` said of it.
+        """
+        centre, n, scale = self.centre_, self.n_seen_, self.scale_
+        p90 = centre + scale * self.reach_90_
+        covered = log_ratio <= (p90 if p90 < _MAX_LOG else _MAX_LOG)
         if not -_MAX_LOG <= log_ratio <= _MAX_LOG:
             log_ratio = math.copysign(_MAX_LOG, log_ratio)
-        n, scale = self.n_seen_, self.scale_
         self.n_seen_ = n + 1
         rate, step_99 = _STEPS[n] if n < _SETTLED else _FLOORS
-        distance = log_ratio - self.centre_
+        distance = log_ratio - centre
         # All that follows judges the interval that was given, before any part of it moves.
         if distance > self.reach_90_ * scale:
             reach_90 = min(self.reach_90_ + _REACH_90_STEP * _HIGH, _MAX_REACH)
@@ -112,16 +122,20 @@ class RatioQuantiles:
         else:
             reach_99 = self.reach_99_ - step_99 * (1.0 - _HIGHEST)
         self.reach_90_ = reach_90
-        self.reach_99_ = max(reach_99, reach_90)
+        self.reach_99_ = reach_99 if reach_99 > reach_90 else reach_90
         # p50's steps are the same on both sides, as its level is 1/2.
         step = _CENTRE_STEP * rate * scale
         if distance > 0.0:
-            self.centre_ = min(self.centre_ + step, _MAX_LOG)
-            size = min(distance, _MOST_ABOVE * scale)
+            self.centre_ = min(centre + step, _MAX_LOG)
+            most = _MOST_ABOVE * scale
+            size = distance if distance < most else most
         else:
-            self.centre_ = max(self.centre_ - step, -_MAX_LOG)
-            size = _SHARE_BELOW * min(-distance, _MOST_BELOW * scale)
-        self.scale_ = max(scale + rate * (size - scale), _MIN_SCALE)
+            self.centre_ = max(centre - step, -_MAX_LOG)
+            most = _MOST_BELOW * scale
+            size = _SHARE_BELOW * (-distance if -distance < most else most)
+        scale += rate * (size - scale)
+        self.scale_ = scale if scale > _MIN_SCALE else _MIN_SCALE
+        return covered
 
     def covers(self, log_ratio: float) -> bool:
         """Say whether p90 holds a log ratio that is not learned yet."""
@@ -183,8 +197,8 @@ class RunningCoverage:
 
     def learn_one(self, covered: bool) -> None:  # noqa: FBT001 - the one thing it counts
         """Count one completion."""
-        self.n_seen_ += 1
-        self.ratio_ += (covered - self.ratio_) / min(self.n_seen_, _REPORTED)
+        self.n_seen_ = n = self.n_seen_ + 1
+        self.ratio_ += (covered - self.ratio_) / (n if n < _REPORTED else _REPORTED)
 
     def state(self) -> list[float]:
         """Give what was counted, as numbers."""

@@ -6,14 +6,14 @@ Owns which keys exist, which completions teach them, and what of them has moved.
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from estimator.core.censored import Bound, Limits, impute
 from estimator.core.cohort import MAX_KEYS, Recent
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, kappa_watch
 from estimator.core.intervals import RunningCoverage
-from estimator.core.learner import AffineRegressor, Anchor, Taught
+from estimator.core.learner import AffineRegressor, Anchor
 from estimator.core.node import Node, Remembered
 from estimator.core.observation import Completion
 from sched_client.model import GLOBAL_KEY, TEXT_TASK, YOUNG_SAMPLES, KappaEntry, Key
@@ -23,6 +23,8 @@ from sched_client.model import GLOBAL_KEY, TEXT_TASK, YOUNG_SAMPLES, KappaEntry,
 # than the key itself.
 _TELL_AT_ONCE: Final = 4
 _TELL_BY: Final = 16
+# A key is watched from its so many-th completion: a language seen once needs no detector.
+_WATCH_AFTER: Final = 10
 # Where a duration is what a caller says, and not what the engine measured.
 _HINT: Final = "hint"
 # Standard errors of the reference that a residual may be off by without saying anything. Where
@@ -31,13 +33,6 @@ _HINT: Final = "hint"
 _SLACK_DEVIATIONS: Final = 2.0
 # Keeps a spread of sizes positive where they are all the same.
 _TINY: Final = 1e-9
-
-
-class Lesson(NamedTuple):
-    """What one completion was to the key it taught."""
-
-    node: Node
-    sample: Sample
 
 
 class KappaTable:
@@ -97,7 +92,7 @@ class KappaTable:
         yield from self._known.values()
         yield from self._new.values()
 
-    def learn(self, completion: Completion) -> Lesson | None:
+    def learn(self, completion: Completion) -> tuple[Node, Sample] | None:
         """Learn one completion.
 
         Parameters
@@ -107,8 +102,8 @@ class KappaTable:
 
         Returns
         -------
-        Lesson or None
-            None if it teaches nothing of κ.
+        tuple of (Node, Sample) or None
+            What its key's watch is to be told; None if the key has none, or it teaches nothing.
 
         Notes
         -----
@@ -125,27 +120,35 @@ class KappaTable:
             return None
         node = self._find(completion.key)
         regressor = node.regressor
-        expected = max(regressor.intercept_ + regressor.kappa_ * size, 1.0)
-        known = (
-            regressor.kappa_, regressor.intercept_, regressor.size_1_, regressor.size_2_,
-            regressor.weight_ + regressor.pull_,
-        )  # fmt: skip
-        self._touch(node, taught=True)
-        taught = self._teach(node, size, y, expected, trusted=completion.duration_source != _HINT)
-        if completion.service_s > 0.0:
-            started_s = completion.finished_s - completion.service_s
-            self._remembered.add(node, Recent(started_s, size, y))
+        kappa, intercept = regressor.kappa_, regressor.intercept_
+        expected = intercept + kappa * size
+        if expected < 1.0:  # noqa: PLR1730 - max() takes as long as all of it
+            expected = 1.0
+        size_1, size_2 = regressor.size_1_, regressor.size_2_
+        known = (kappa, intercept, size_1, size_2, regressor.weight_ + regressor.pull_)
+        self._touch(node, taught=1)
+        deviation = self._teach(
+            node, size, y, expected, trusted=completion.duration_source != _HINT
+        )
+        service_s = completion.service_s
+        if service_s > 0.0:
+            self._remembered.add(node, Recent(completion.finished_s - service_s, size, y))
+        watch = node.watch
+        if watch is None:
+            if node.n_seen < _WATCH_AFTER:
+                return None
+            node.watch = watch = self.new_watch()
         reference, slack = expected, 0.0
-        if node.watch is not None and node.watch.reference_:
-            reference, error = _recall(node.watch.reference_, size)
+        if watch.reference_:
+            reference, error = _recall(watch.reference_, size)
             slack = _SLACK_DEVIATIONS * error * regressor.temper.scale_
-        return Lesson(node, Sample(y, expected, reference, taught.deviation, slack, size, known))
+        return node, Sample(y, expected, reference, deviation, slack, size, known)
 
     def _learn_bound(self, key: Key, size: float, tokens: float) -> None:
         """Put a bound beside the completions of the keys that there are; it makes none."""
         chain = [node for member in key.chain() if (node := self._held(member)) is not None]
         if chain:
-            self._touch(chain[0], taught=False)
+            self._touch(chain[0], taught=0)
         limits = Limits(self.config.clip_deviations, self.config.gross_deviations)
         for node in reversed(chain):
             regressor = node.regressor
@@ -181,20 +184,14 @@ class KappaTable:
 
     def _teach(
         self, leaf: Node, size: float, y: float, expected: float, *, trusted: bool
-    ) -> Taught:
-        node: Node | None = leaf
-        while node is not None:
-            node.n_seen += 1
-            node = node.parent
+    ) -> float:
         self._dirty[leaf.key] = leaf
-        actual = math.log(max(y, 1.0))
-        residual = actual - math.log(expected)
-        self.p90_coverage.learn_one(leaf.quantiles.covers(residual))
-        leaf.quantiles.learn_one(residual)
-        taught = leaf.regressor.teach(size, y, trusted=trusted)
+        actual = math.log(y) if y > 1.0 else 0.0
+        self.p90_coverage.learn_one(leaf.quantiles.learn_one(actual - math.log(expected)))
+        deviation = leaf.regressor.teach(size, y, trusted=trusted)
         if leaf.n_seen <= _TELL_AT_ONCE or leaf.n_seen % _TELL_BY == 0:
             self._tell(leaf, size, y, actual)
-        return taught
+        return deviation
 
     def _tell(self, leaf: Node, size: float, y: float, actual: float) -> None:
         """Tell the parents, the most general first, so that each shrinks toward its own."""
@@ -214,20 +211,23 @@ class KappaTable:
             regressor.solve()
             self._dirty[node.key] = node
 
-    def _touch(self, leaf: Node, *, taught: bool) -> None:
-        """Mark a chain as used, the leaf first, and evict what is used least."""
-        least = self.config.min_samples
+    def _touch(self, leaf: Node, *, taught: int) -> None:
+        """Mark a chain as used, the leaf first, count it, and evict what is used least."""
+        least, root, new, known = self.config.min_samples, self._root, self._new, self._known
         node: Node | None = leaf
-        while node is not None and node is not self._root:
-            reached = node.n_seen + taught
-            if reached < least:
-                self._new.move_to_end(node.key)
-            elif reached == least and taught:
-                self._known[node.key] = self._new.pop(node.key)
+        while node is not None:
+            node.n_seen = n_seen = node.n_seen + taught
+            if node is root:
+                break
+            if n_seen < least:
+                new.move_to_end(node.key)
+            elif n_seen == least and taught:
+                known[node.key] = new.pop(node.key)
             else:
-                self._known.move_to_end(node.key)
+                known.move_to_end(node.key)
             node = node.parent
-        while len(self) > self.config.max_keys:
+        # The root is one more.
+        while len(new) + len(known) >= self.config.max_keys:
             self._evict(leaf)
 
     def _evict(self, leaf: Node | None) -> None:

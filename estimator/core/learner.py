@@ -3,9 +3,11 @@
 Owns the mathematics of one key. Knows nothing of keys, completions or time.
 """
 
+# ruff: noqa: FURB136, PLR1730 - min() and max() take as long as the arithmetic around them
+
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self, runtime_checkable
 
 from river import base
 
@@ -14,7 +16,7 @@ from estimator.core.level import Level, Shape
 from estimator.core.prior import Anchor
 from estimator.core.robust import Temper
 
-__all__ = ["AffineRegressor", "Anchor", "Learner", "Taught"]
+__all__ = ["AffineRegressor", "Anchor", "Learner"]
 
 # A completion counts as its mean one does, more if it is shorter, and never more than this: short
 # clips are many. Weighting lowered the error on seven of eight traces, by 0.7 % on average, and it
@@ -58,27 +60,6 @@ class Learner(Protocol):
 
     def restore(self, state: Sequence[float]) -> Self:
         """Take on what `state` gave; return self."""
-
-
-class Taught(NamedTuple):
-    """What one completion was to a regression.
-
-    Attributes
-    ----------
-    value : float or None
-        What was learned in its place; None for a lone gross one, which teaches nothing.
-    deviation : float
-        The robust deviation that it was judged by, > 0.
-    weight : float
-        What it counted for.
-    changed : bool
-        Whether the level before it was dropped with it.
-    """
-
-    value: float | None
-    deviation: float
-    weight: float
-    changed: bool
 
 
 # river ships no types, so its base class is Any to mypy.
@@ -193,8 +174,8 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         expected = self.intercept_ + self.kappa_ * size
         return min(max(typical, 1.0) / max(expected, 1.0), _MAX_WEIGHT)
 
-    def teach(self, size: float, y: float, *, trusted: bool = True) -> Taught:
-        """Learn one completion, and say what it was taken for.
+    def teach(self, size: float, y: float, *, trusted: bool = True) -> float:
+        """Learn one completion.
 
         Parameters
         ----------
@@ -203,8 +184,16 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         trusted : bool
             Whether the size was measured. One that was only said, and contradicts what is known
             from mostly measured ones, teaches nothing: it is the size that is wrong.
+
+        Returns
+        -------
+        float
+            The robust deviation that it was judged by, > 0.
         """
-        expected = max(self.intercept_ + self.kappa_ * size, 1.0)
+        kappa, intercept = self.kappa_, self.intercept_
+        expected = intercept + kappa * size
+        if expected < 1.0:
+            expected = 1.0
         # Tokens count words, so their variance grows with the mean: a unit is √tokens.
         unit = math.sqrt(expected)
         temper = self.temper
@@ -215,33 +204,38 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
             self.trust_ -= _TRUST_STEP * self.trust_
             limit = self.clip_deviations * scale * unit
             if self.trust_ > _MOSTLY and abs(y - expected) > limit:
-                return Taught(None, scale * unit, 0.0, changed=False)
+                return scale * unit
         value, deviation = temper.judge(y, expected, unit)
-        typical = self.intercept_ + self.kappa_ * self.size_1_
-        weight = (max(1.0, typical)) / expected
-        weight = min(weight, _MAX_WEIGHT)
         if value is None:
-            return Taught(None, deviation, weight, changed=False)
+            # A lone gross one.
+            return deviation
+        typical = intercept + kappa * self.size_1_
+        weight = (typical if typical > 1.0 else 1.0) / expected
+        if weight > _MAX_WEIGHT:
+            weight = _MAX_WEIGHT
         level = self.level
-        before = expected
         if level.odds_ > 0.0:
             before = max(self._factor * (self._base + self._slope * size), 1.0)
-        z = (y - before) / (scale * math.sqrt(before))
+            z = (y - before) / (scale * math.sqrt(before))
+        else:
+            z = (y - expected) / deviation
         clip = self.clip_deviations
-        z = clip if z > clip else max(z, -clip)
+        if z > clip:
+            z = clip
+        elif z < -clip:
+            z = -clip
         self._add(size, value, weight)
         self._note_untold(size, value, weight)
-        changed = level.add(size, value, z) and self._inspect(scale)
+        if level.add(size, value, z):
+            self._inspect(scale)
         self.solve()
-        return Taught(value, deviation, weight, changed)
+        return deviation
 
-    def _inspect(self, scale: float) -> bool:
+    def _inspect(self, scale: float) -> None:
         typical = max(self._base + self._slope * self.size_1_, 1.0)
         shape = Shape(self._slope, self._base, typical, scale * scale)
-        if not self.level.inspect(shape):
-            return False
-        self._rescale(self.level.factor(self._slope, self._base, typical))
-        return True
+        if self.level.inspect(shape):
+            self._rescale(self.level.factor(self._slope, self._base, typical))
 
     def _rescale(self, factor: float) -> None:
         """Keep the line's shape, at a new level, with the weight of a few completions."""
@@ -292,14 +286,9 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         self._sy = keep * self._sy + ws * y
 
     def _note_untold(self, size: float, y: float, w: float) -> None:
-        untold = self._untold
+        n, weight, s, ss, ys, sy = self._untold
         ws = w * size
-        untold[0] += 1.0
-        untold[1] += w
-        untold[2] += ws
-        untold[3] += ws * size
-        untold[4] += w * y
-        untold[5] += ws * y
+        self._untold = [n + 1.0, weight + w, s + ws, ss + ws * size, ys + w * y, sy + ws * y]
 
     def take_untold(self) -> list[float]:
         """Give the count and sums of what was learned since the last call, for `add_sums`."""
@@ -336,14 +325,18 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         determinant = w * ss - s * s
         if determinant > _COLLINEAR * w * ss:
             slope = (w * sy - s * y) / determinant
-            slope = max(slope, 0.0)
+            if slope < 0.0:
+                slope = 0.0
         base = (y - slope * s) / w
         self._slope, self._base = slope, base
         self.size_1_ = s / w
         self.size_2_ = ss / w
         typical = y / w
-        self._factor = factor = self.level.factor(slope, base, max(0.0, typical))
-        factor = self.level.mixed(factor)
+        level = self.level
+        factor = level.factor(slope, base, typical if typical > 0.0 else 0.0)
+        self._factor = factor
+        if level.odds_ > 0.0:
+            factor = level.mixed(factor)
         self.kappa_ = factor * slope
         self.intercept_ = factor * base
 

@@ -3,6 +3,8 @@
 Owns the mathematics of one level. Knows nothing of keys, parents or how the line was fitted.
 """
 
+# ruff: noqa: FURB136 - max() takes as long as the arithmetic around it
+
 import math
 from array import array
 from collections.abc import Sequence
@@ -142,8 +144,8 @@ class Level:
         """
         up = self._up + z - _SLACK
         down = self._down - z - _SLACK
-        self._up = up = max(0.0, up)
-        self._down = down = max(0.0, down)
+        self._up = up = up if up > 0.0 else 0.0
+        self._down = down = down if down > 0.0 else 0.0
         if up > 0.0 or down > 0.0:
             self._mark()
         elif self._marks:
@@ -164,17 +166,13 @@ class Level:
         marks.extend((n, self._w, self._s, self._y))
         if n % _THIN_BY or len(marks) <= _EACH * _MARK:
             return
-        kept = array("d")
-        for i in range(0, len(marks), _MARK):
-            index = marks[i]
+        indices = marks[::_MARK]
+        # From the end, so that what is deleted moves nothing that is still to be looked at.
+        for i in range(len(indices) - _EACH - 1, -1, -1):
+            index = indices[i]
             age = n - index
-            if (
-                age < _EACH
-                or (age <= _SECOND and index % 2.0 == 0.0)
-                or (age <= _FOURTH and index % 4.0 == 0.0)
-            ):
-                kept.extend(marks[i : i + _MARK])
-        self._marks = kept
+            if age > _FOURTH or index % (2.0 if age <= _SECOND else 4.0):
+                del marks[_MARK * i : _MARK * (i + 1)]
 
     def inspect(self, shape: Shape) -> bool:
         """Weigh each place where the level may have changed.
@@ -196,9 +194,9 @@ class Level:
         expected = intercept * self._w + slope * self._s + held
         newest = self._n + 1.0
         odds = lift = best = 0.0
-        best_at = -1
-        for i in range(len(marks) - _MARK, -1, -_MARK):
-            index, w, s, y = marks[i : i + _MARK]
+        best_at: tuple[float, float, float, float] | None = None
+        backwards = reversed(marks.tolist())
+        for y, s, w, index in zip(backwards, backwards, backwards, backwards, strict=True):
             keep = powers[int(newest - index)]
             old = keep * y + held
             old_expected = keep * (intercept * w + slope * s) + held
@@ -222,18 +220,17 @@ class Level:
             odds += weight
             lift += weight * level * shape_after / rate_after
             if weight > best:
-                best, best_at = weight, i
+                best, best_at = weight, (index, w, s, y)
         self.odds_, self._lift = odds, lift
-        if best_at < 0:
+        if best_at is None:
             return False
-        late = newest - marks[best_at] >= _LATE_AGE
+        late = newest - best_at[0] >= _LATE_AGE
         if odds > _DROP_ODDS or (late and odds > _LATE_ODDS):
-            self._drop(best_at)
+            self._drop(*best_at)
             return True
         return False
 
-    def _drop(self, at: int) -> None:
-        index, w, s, y = self._marks[at : at + _MARK]
+    def _drop(self, index: float, w: float, s: float, y: float) -> None:
         keep = self._powers[int(self._n + 1 - index)]
         self._w -= keep * w
         self._s -= keep * s

@@ -131,11 +131,15 @@ class Remembered:
 
     def add(self, node: Node, recent: Recent) -> None:
         """Remember a completion of a key, and forget those of the key taught longest ago."""
-        if node.recent is None:
-            node.recent = deque(maxlen=MAX_RECENT)
-            self._nodes[node.key] = node
-            if len(self._nodes) > _MAX_REMEMBERED:
-                self._nodes.popitem(last=False)[1].recent = None
+        kept, nodes = node.recent, self._nodes
+        if kept is None:
+            nodes[node.key] = node
+            # What the oldest had is used again: where many keys take turns, each is soon gone.
+            spare = nodes.popitem(last=False)[1] if len(nodes) > _MAX_REMEMBERED else node
+            kept = spare.recent or deque(maxlen=MAX_RECENT)
+            kept.clear()
+            spare.recent = None
+            node.recent = kept
         else:
-            self._nodes.move_to_end(node.key)
-        node.recent.append(recent)
+            nodes.move_to_end(node.key)
+        kept.append(recent)

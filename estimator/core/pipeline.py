@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from estimator.core.config import CoreConfig
 from estimator.core.drift import DriftEvent, Sample, service_watch
-from estimator.core.kappa import KappaTable, Lesson
+from estimator.core.kappa import KappaTable
 from estimator.core.mix import MixTable
+from estimator.core.node import Node
 from estimator.core.observation import Completion
 from estimator.core.open_drifts import OpenDrifts
 from estimator.core.residence import ServiceFit
@@ -23,7 +24,7 @@ __all__ = ["Changes", "CoreConfig", "Pipeline"]
 
 # Raised with every change of what `Pipeline.state` holds.
 SCHEMA: Final = 2
-# A key is watched from its so many-th completion: a language seen once needs no detector.
+# A model's seconds are watched from the so many-th completion that told of them.
 _WATCH_AFTER: Final = 10
 _DEFAULT: Final = CoreConfig()
 
@@ -123,9 +124,13 @@ class Pipeline:
         self.learned_count += 1
         self._running.finish(completion.client_id, completion.request_hash)
         events: list[DriftEvent] = []
-        lesson = self._kappa.learn(completion)
-        if lesson is not None:
-            self._watch_kappa(completion, lesson, events)
+        watched = self._kappa.learn(completion)
+        if watched is not None:
+            self._watch_kappa(completion, *watched, events)
+        evicted = self._kappa.take_evicted_while_open()
+        if evicted:
+            keys = [gone.key for gone in evicted]
+            events += self._open.end_evicted("kappa", keys, completion)
         taught = self._service.learn(completion)
         if taught is not None:
             self._watch_service(completion, *taught, events)
@@ -133,19 +138,11 @@ class Pipeline:
         return tuple(events)
 
     def _watch_kappa(
-        self, completion: Completion, lesson: Lesson, events: list[DriftEvent]
+        self, completion: Completion, node: Node, sample: Sample, events: list[DriftEvent]
     ) -> None:
-        node = lesson.node
-        if node.watch is None and node.n_seen >= _WATCH_AFTER:
-            node.watch = self._kappa.new_watch()
-        if node.watch is not None:
-            change = node.watch.update(lesson.sample)
-            if change is not None:
-                events.append(self._open.note("kappa", node.key, change, completion))
-        evicted = self._kappa.take_evicted_while_open()
-        if evicted:
-            keys = [gone.key for gone in evicted]
-            events += self._open.end_evicted("kappa", keys, completion)
+        change = node.watch.update(sample) if node.watch is not None else None
+        if change is not None:
+            events.append(self._open.note("kappa", node.key, change, completion))
 
     def _watch_service(
         self,

@@ -104,7 +104,7 @@ class Temper:
         """
         deviation = self.scale_ * unit
         z = (y - expected) / deviation
-        magnitude = abs(z)
+        magnitude = -z if z < 0.0 else z
         self.spread(magnitude)
         if magnitude <= self.clip_deviations:
             self.streak_ = 0
@@ -122,17 +122,16 @@ class Temper:
 
     def spread(self, magnitude: float) -> None:
         """Learn the spread alone from one absolute standardized residual."""
-        step = 1.0 / (self.n_seen_ + 2.0)
-        self.n_seen_ += 1
-        if step > self.scale_step:
-            up, down = math.exp(0.5 * step), math.exp(-0.5 * step)
-        else:
-            up, down = self._up, self._down
+        n = self.n_seen_
+        self.n_seen_ = n + 1
+        step, scale = 1.0 / (n + 2.0), self.scale_
         if magnitude > _MEDIAN_DEVIATION:
-            if self.scale_ < _MAX_SCALE:
-                self.scale_ *= up
-        elif self.scale_ > _MIN_SCALE:
-            self.scale_ *= down
+            if scale < _MAX_SCALE:
+                grow = math.exp(0.5 * step) if step > self.scale_step else self._up
+                self.scale_ = scale * grow
+        elif scale > _MIN_SCALE:
+            shrink = math.exp(-0.5 * step) if step > self.scale_step else self._down
+            self.scale_ = scale * shrink
 
     def state(self) -> list[float]:
         """Give what was learned, as numbers."""
