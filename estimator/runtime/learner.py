@@ -275,6 +275,8 @@ class Learner:
             return
         await self._learn(page, forgive=True)
         if not page or page[-1].row_id >= last:  # nothing is committed between the read and here
+            known = {event.event_id for event in self.pipeline.open_drifts}
+            await self._recorder.end_forgotten(known, self._now_s())
             self.replaying = False
             _log.info("replayed", learned=self.pipeline.learned_count)
 

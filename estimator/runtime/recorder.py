@@ -1,7 +1,9 @@
 """Keeps κ's history and the drift events: what is only looked at, beside what is learned from."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
 
 from estimator.core.drift_event import DriftEvent
 from estimator.runtime.delta import SnapshotDelta
@@ -15,6 +17,9 @@ from sched_client.model import Snapshot
 __all__ = ["Recorder"]
 
 _log = get_logger("learner")
+
+# Above every limit of the store's.
+_ALL: Final = 2**31 - 1
 
 
 class Recorder:
@@ -54,6 +59,29 @@ class Recorder:
     def add_events(self, events: Iterable[DriftEvent]) -> None:
         """Note events that began or ended."""
         self._events.extend(events)
+
+    async def end_forgotten(self, known: Container[str], now_s: float) -> None:
+        """End the events that are open in the store and that nobody follows any more.
+
+        Another release sees changes elsewhere: after its replay, what the one before it had left
+        open would be open for ever.
+
+        Parameters
+        ----------
+        known : container of str
+            Ids of the events that are followed.
+        now_s : float
+            Unix time.
+        """
+        store = self._worker.store
+
+        def save() -> None:
+            for _, event in store.list_drifts(limit=_ALL):
+                if event.ended_s is None and event.event_id not in known:
+                    store.save_drift(replace(event, ended_s=now_s))
+
+        with contextlib.suppress(StoreError):  # as in `write`
+            await self._worker.write(save)
 
     async def write(self, *, version: int, now_s: float, flush: bool = False) -> None:
         """Write what is due.

@@ -266,3 +266,17 @@ async def test_that_nothing_has_moved_is_not_found_out_again_in_each_slice(
         await run.learner.submit(completions(200))
         await until(lambda: run.learner.backlog.n_rows == 0, "learned")
     assert len(asked) == 1
+
+
+async def test_an_open_event_that_a_replay_does_not_raise_is_ended() -> None:
+    store = FragileStore()
+    store.save_drift(
+        DriftEvent(
+            event_id="kappa-7", kind="kappa", model="m", task="transcribe", language="en",
+            timestamps=None, detected_s=NOW_S - 9.0, before=3.0, after=5.0,
+        )
+    )  # fmt: skip
+    async with running(store, config()) as run:
+        await until(lambda: not run.learner.replaying, "replayed")
+    [(_, event)] = store.list_drifts()
+    assert (event.ended_s, event.completions_to_adapt) == (NOW_S, None)
