@@ -14,7 +14,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
-from sched_client.completion import EngineStatus
+from sched_client.completion import EngineStatus, RunningReport
 from tests.support.scripted_sidecar import (
     BOOT_ID,
     FAST,
@@ -219,6 +219,21 @@ def test_reporting_takes_microseconds_whatever_the_sidecar_does(folder: Path) ->
             link.report(report)
             took_ns.append(time.thread_time_ns() - begun_ns)
         assert sorted(took_ns)[len(took_ns) // 2] < 20_000
+
+
+class _Changed:
+    """What runs, in a vLLM whose requests have lost what is read of them."""
+
+    def read(self, most: int) -> Iterator[RunningReport]:
+        raise AttributeError(f"no tokens of {most} requests")
+
+
+def test_what_runs_costs_no_completion_when_it_cannot_be_read(sidecar: ScriptedSidecar) -> None:
+    with started_link(sidecar.target) as link:
+        link.running = _Changed()
+        link.report(make_report(0))
+        wait_until(lambda: sidecar.completion_ids, "the completion")
+        assert link.failures
 
 
 def test_closing_sends_what_is_left(sidecar: ScriptedSidecar) -> None:
