@@ -165,8 +165,11 @@ def read_seed(path: str | os.PathLike[str]) -> Seed:
             raise SeedError(path, f"is damaged: {name!r} is no {kind.__name__}")
     # A number that was changed may be as good a number to every other check.
     digest = hashlib.sha256()
-    for part in encoded(seed.state):
-        digest.update(part.encode())
+    try:
+        for part in encoded(seed.state):
+            digest.update(part.encode())
+    except ValueError as error:  # 1e999 is read as infinity
+        raise SeedError(path, f"is damaged: {_short(error)}") from error
     if digest.hexdigest() != document.get("state_sha256"):
         raise SeedError(path, "is damaged: its state does not match its checksum")
     return seed

@@ -192,10 +192,10 @@ def _from_seed(config: ServeConfig) -> Pipeline:
             kappas=pipeline.kappas(),
             services=pipeline.services(),
         )
+        reason = invalid_reason(probe)
     except (ValueError, TypeError, AttributeError, OverflowError) as error:
         # What a state may hold is the core's; whatever is misshapen, it is the file's fault.
         raise SeedError(config.seed, f"is damaged: {error}") from error
-    reason = invalid_reason(probe)
     if reason is not None:
         raise SeedError(config.seed, f"is damaged: {reason}")
     _log.info(

@@ -100,6 +100,10 @@ GOOD = {
         (json.dumps({**GOOD, "state": []}).encode(), "'state' is no dict"),
         (json.dumps({**GOOD, "key_count": "1"}).encode(), "'key_count' is no int"),
         (json.dumps(GOOD).encode(), "does not match its checksum"),
+        (
+            json.dumps({**GOOD, "state": {"a": "inf"}}).encode().replace(b'"inf"', b"1e999"),
+            "is damaged: Out of range",
+        ),
     ],
 )
 def test_what_is_no_seed_is_named_with_reason_and_remedy(
@@ -222,8 +226,9 @@ async def test_events_that_last_in_the_seed_are_listed_here(tmp_path: Path) -> N
         (lambda state: state.update(open_drifts=[[1, 2]]), "is damaged"),
         (lambda state: state["kappas"][0].pop(), "is damaged"),
         (lambda state: state.update(learned_count="many"), "is damaged"),
+        (lambda state: state["services"][""].__setitem__(5, "many"), "is damaged"),
     ],
-    ids=["schema", "lacks", "text", "object", "services", "drifts", "row", "count"],
+    ids=["schema", "lacks", "text", "object", "services", "drifts", "row", "count", "mean"],
 )
 async def test_a_state_that_is_not_ours_is_refused_in_words(
     tmp_path: Path, change: Any, word: str
