@@ -1,5 +1,6 @@
 """``kappad evaluate``: how well traces are predicted, each completion before it is learned."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -80,6 +81,8 @@ def evaluate(
         say_json(document)
     elif document["n"]:
         _show(document)
+    elif all_good:
+        warn("nothing to judge: no completion stopped by itself and has a known size")
     if not all_good:
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -140,11 +143,13 @@ def _evaluate(
 
 
 def _show(document: Mapping[str, Any]) -> None:  # Any: the document of `--json`
+    oracle = _times(document["mae_ratio_to_oracle"])
+    cumulative = _times(document["mae_ratio_to_cumulative"])
     say(
         f"{document['n']:,} completions: mean error {document['mae_tokens']:.2f} tokens "
-        f"({100 * document['mape']:.0f} %), {document['mae_ratio_to_oracle']:.3f} x that of each "
-        f"file's own rate in hindsight, {document['mae_ratio_to_cumulative']:.3f} x that of a "
-        f"learner that never forgets; p90 covered {100 * document['p90_coverage']:.1f} %"
+        f"({100 * document['mape']:.0f} %), {oracle} that of each file's own rate in hindsight, "
+        f"{cumulative} that of a learner that never forgets; "
+        f"p90 covered {100 * document['p90_coverage']:.1f} %"
     )
     say()
     header = ("file", "n", "kappa", "learned until within 10 %", "until there for 20")
@@ -201,3 +206,8 @@ def _show_contest(table: Sequence[Mapping[str, Any]]) -> None:  # Any: as above
 
 def _count(value: int | None) -> str:
     return "never" if value is None else printable(f"{value:,}")
+
+
+def _times(ratio: float) -> str:
+    # One completion, or equal ones, are met exactly by their own rate.
+    return f"{ratio:.3f} x" if math.isfinite(ratio) else "- x"

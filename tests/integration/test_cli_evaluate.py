@@ -131,3 +131,18 @@ def test_the_contest_runs_other_learners_over_the_same_rows(tmp_path: Path) -> N
     done = kappad(["evaluate", *files, "--contest", "--n", "20"], target=NOWHERE)
     assert done.returncode == 0
     assert all(name in done.stdout for name in names)
+
+
+def test_a_file_in_which_nothing_can_be_judged_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("audio_s,output_tokens,finish_reason\n5,20,aborted\n", encoding="utf-8")
+    done = kappad(["evaluate", str(path)], target=NOWHERE)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nothing to judge" in done.stderr
+
+
+def test_one_row_has_no_ratio_to_its_own_rate(tmp_path: Path) -> None:
+    done = kappad(["evaluate", write(tmp_path / "a.csv", 3, n=1)], target=NOWHERE)
+    assert done.returncode == 0
+    assert "- x that of each file's own rate" in done.stdout
+    assert "nan" not in done.stdout
