@@ -116,3 +116,14 @@ def test_only_what_will_teach_is_taken(
 
 def test_a_negative_count_is_not_taken() -> None:
     assert running_of(EN, "transcription", audio_s=4.0, prompt_tokens=0, tokens=-1) is None
+
+
+def test_of_many_keys_those_that_run_most_are_bounded() -> None:
+    table = RunningTable()
+    invented = [Running(EN._replace(language=f"x{i}"), 4.0, i) for i in range(MAX_REPORTED)]
+    table.note("a", invented, 0.0)
+    table.note("b", _running(2), 0.0)
+    bounds = table.bounds()
+    assert len(bounds) == 128
+    assert bounds[EN] == [Bound(4.0, 0.0), Bound(5.0, 1.0)]
+    assert GLOBAL_KEY in bounds
