@@ -6,6 +6,7 @@ Owns what a fit remembers of each octave of concurrency. Knows nothing of what i
 import math
 from array import array
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any, Final, Self
 
 import numpy as np
@@ -21,8 +22,10 @@ N_OCTAVES: Final = 11
 WIDTH: Final = 7
 _ADMITTED: Final = 5
 _SECONDS: Final = 6
-# What a row waits as: tokens, uncached prompt, concurrency, admitted, seconds, weight.
+# What a row waits as: tokens, uncached prompt, concurrency, admitted, seconds, weight. An array
+# takes bytes in half the time that it takes numbers in.
 _ROW: Final = 6
+packed_row: Final = Struct(f"{_ROW}d").pack
 # Rows are taken into the sums every so many (a fit costs as much as 30 completions), and more
 # often while there are few: a quarter of what is known. After each of the first 4, and so on.
 _MAX_WAITING: Final = 256
@@ -99,10 +102,10 @@ class Octave:
 
     def note(self, z: float) -> None:
         """Take a standardized residual, in the order in which requests finish."""
-        self._n_run += 1
+        self._n_run = n = self._n_run + 1
         self._run += z
         self._run_squares += z * z
-        if self._n_run == _RUN:
+        if n == _RUN:
             self._n_runs += 1
             rate = max(_RUN_RATE, 1.0 / (self._n_runs + _PRIOR_RUNS))
             self._single += rate * (self._run_squares / _RUN - self._single)

@@ -3,6 +3,8 @@
 Owns one model's fit and what is reported of it. Knows nothing of completions.
 """
 
+# ruff: noqa: FURB136, PLR1730 - min() and max() take as long as the arithmetic around them
+
 import math
 from bisect import bisect_right, insort
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, service_watch
 from estimator.core.non_negative import fit_non_negative
 from estimator.core.observation import MAX_SECONDS
-from estimator.core.octaves import N_OCTAVES, Octaves, octave_of
+from estimator.core.octaves import N_OCTAVES, Octaves, octave_of, packed_row
 from sched_client.model import ServiceTime
 
 _N_COEFFICIENTS: Final = 6
@@ -155,13 +157,17 @@ class ServiceFit:
 
     def describe(self, tokens: float, prompt: float, audio_s: float | None) -> None:
         """Follow the means of what requests are like: uncached prompt tokens, audio if known."""
-        self.n_seen_ += 1
-        rate = max(_MEAN_RATE, 1.0 / self.n_seen_)
-        self.mean_tokens_ += rate * (max(tokens, 1.0) - self.mean_tokens_)
+        self.n_seen_ = n = self.n_seen_ + 1
+        rate = 1.0 / n
+        if rate < _MEAN_RATE:
+            rate = _MEAN_RATE
+        self.mean_tokens_ += rate * ((tokens if tokens > 1.0 else 1.0) - self.mean_tokens_)
         self._mean_prompt += rate * (prompt - self._mean_prompt)
         if audio_s is not None and audio_s > 0.0:
-            self.n_audio_ += 1
-            rate = max(_MEAN_RATE, 1.0 / self.n_audio_)
+            self.n_audio_ = n = self.n_audio_ + 1
+            rate = 1.0 / n
+            if rate < _MEAN_RATE:
+                rate = _MEAN_RATE
             self.mean_audio_s_ += rate * (max(audio_s, _MIN_AUDIO_S) - self.mean_audio_s_)
 
     def admitted(
@@ -170,14 +176,15 @@ class ServiceFit:
         """Note a request's end; give about how many were admitted while it was resident."""
         mean = self._recent_tokens
         self._recent_tokens += _RECENT_RATE * (tokens - mean)
-        self._peak = max(concurrency, _PEAK_FORGETTING * self._peak)
+        peak = _PEAK_FORGETTING * self._peak
+        self._peak = peak = concurrency if concurrency >= peak else peak
         ends = self._ends
         if ends and finished_s < ends[0]:
             # The clock went back: what is ahead of it now would count for ever.
             ends.clear()
-        turnover = tokens * (concurrency - 1.0) / max(mean, 1.0)
+        turnover = tokens * (concurrency - 1.0) / (mean if mean > 1.0 else 1.0)
         admitted = turnover
-        if concurrency >= _FULL_RATIO * self._peak:
+        if concurrency >= _FULL_RATIO * peak:
             ended = len(ends) - bisect_right(ends, finished_s - seconds)
             admitted = min(float(ended), _MOST_TURNOVERS * turnover)
         if not ends or finished_s >= ends[-1]:
@@ -202,36 +209,39 @@ class ServiceFit:
         c0, c1, c2, c3, c4, c5 = known[start : start + _N_COEFFICIENTS]
         expected = c0 + c2 * prompt + c3 * concurrency + c5 * admitted
         expected += (c1 + c4 * concurrency) * tokens
-        expected = max(expected, _MIN_SERVICE_S)
+        if expected < _MIN_SERVICE_S:
+            expected = _MIN_SERVICE_S
         value, deviation = octave.temper.judge(seconds, expected, expected)
         if value is not None:
             weight = self._typical_s / expected
             weight = weight * weight if weight < _MAX_ROOT_WEIGHT else _MAX_WEIGHT
-            octave.rows.extend((tokens, prompt, concurrency, admitted, value, weight))
+            row = packed_row(tokens, prompt, concurrency, admitted, value, weight)
+            octave.rows.frombytes(row)
             self.n_fit_ += 1
             octave.note((value - expected) / deviation)
             if known[_N_LINES + at] > 0.0:
-                self._follow(value / expected - 1.0)
+                self._level = off = self._level + _LEVEL_RATE * (
+                    value / expected - 1.0 - self._level
+                )
+                if off > _MOST_OFF or off < -_MOST_OFF:
+                    # Scaled at once, whether or not a watch has seen why.
+                    self.discount(1.0, 1.0 + off)
             if len(octave.rows) >= octave.due:
                 octave.fold(self.config.service_forgetting)
                 self._solve(at)
                 self._settle()
         reference = expected
-        if self.watch is not None and self.watch.reference_:
-            then = self.watch.reference_
+        watch = self.watch
+        if watch is not None and watch.reference_:
+            then = watch.reference_
             spread = then[_N_LINES + at]
             if spread > 0.0:
                 reference = _predict(then, at, tokens, prompt, concurrency, admitted)
                 deviation = spread * reference
             else:
                 reference = seconds
-        return Sample(seconds, expected, reference, deviation, 0.0, max(tokens, 1.0), known)
-
-    def _follow(self, residual: float) -> None:
-        """Scale what is known once it is off by too much, whether or not a watch has seen why."""
-        self._level += _LEVEL_RATE * (residual - self._level)
-        if abs(self._level) > _MOST_OFF:
-            self.discount(1.0, 1.0 + self._level)
+        units = tokens if tokens > 1.0 else 1.0
+        return tuple.__new__(Sample, (seconds, expected, reference, deviation, 0.0, units, known))
 
     def _refer(self, concurrency: float) -> None:
         self._n_concurrency += 1

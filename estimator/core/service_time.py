@@ -65,12 +65,14 @@ class ServiceTable:
                 self._dirty.pop(gone, None)
                 if evicted.watch is not None and evicted.watch.is_open:
                     self._evicted_while_open.append(gone)
-        self._models.move_to_end(model)
+        else:
+            self._models.move_to_end(model)
         self._dirty[model] = fit
         self._dirty[""] = self._fallback
         tokens = float(completion.output_tokens)
         prompt = float(max(completion.prompt_tokens - completion.cached_prompt_tokens, 0))
-        thinned = fit.n_seen_ >= _THIN_AFTER and fit.n_seen_ % _THIN_BY
+        n_seen = fit.n_seen_
+        thinned = n_seen >= _THIN_AFTER and n_seen % _THIN_BY
         fallback = None if thinned else self._fallback
         if kind != "detection":
             fit.describe(tokens, prompt, completion.audio_s)
@@ -79,7 +81,8 @@ class ServiceTable:
         seconds, concurrency = completion.service_s, completion.concurrency
         if seconds <= 0.0 or concurrency <= 0.0 or completion.preemptions:
             return None
-        concurrency = max(concurrency, 1.0)
+        if concurrency < 1.0:  # noqa: PLR1730 - max() takes as long as the line
+            concurrency = 1.0
         admitted = fit.admitted(tokens, concurrency, completion.finished_s, seconds)
         if fallback is not None:
             fallback.learn(tokens, prompt, concurrency, admitted, seconds)
