@@ -135,7 +135,8 @@ class Reporter:
         """
         source, now_s = self._state.running, time.monotonic()
         due = now_s >= self._next_running_s
-        if source is None or not (self._batch or due):
+        # Closing has no time for its pauses, half a second for 256 requests of a busy engine.
+        if source is None or self._state.stop.is_set() or not (self._batch or due):
             return []
         if due:
             self._next_running_s = now_s + self._timing.running_s

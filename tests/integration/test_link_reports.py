@@ -221,6 +221,25 @@ def test_reporting_takes_microseconds_whatever_the_sidecar_does(folder: Path) ->
         assert sorted(took_ns)[len(took_ns) // 2] < 20_000
 
 
+class _Runs:
+    """One request."""
+
+    def read(self, most: int) -> Iterator[RunningReport]:
+        assert most
+        yield RunningReport(make_report(0).features, 7, "runs")
+
+
+def test_what_runs_is_not_told_while_closing_which_has_no_time_for_it(
+    sidecar: ScriptedSidecar,
+) -> None:
+    with started_link(sidecar.target, replace(FAST, flush_s=30.0, sign_of_life_s=60.0)) as link:
+        wait_until(lambda: sidecar.reports, "the first sign of life")
+        link.running = _Runs()
+        link.report(make_report(0))
+    assert sidecar.completion_ids
+    assert not any(report.running for report in sidecar.reports)
+
+
 class _Changed:
     """What runs, in a vLLM whose requests have lost what is read of them."""
 
