@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-# The API's limit of client_id.
+# The API's limit of client_id and of model_id.
 _MAX_LENGTH: Final = 128
 
 
@@ -36,3 +36,19 @@ def make_client_id(pod: str, rank: int, boot: str) -> str:
     """
     tail = f"/{rank}/{boot}"
     return pod[: max(0, _MAX_LENGTH - len(tail))] + tail
+
+
+def make_model_name(served: str) -> str:
+    """Give the served model's name as the API takes it: of a long one, the end.
+
+    Without ``--served-model-name`` it is the path of the weights.
+
+    Examples
+    --------
+    >>> make_model_name("whisper")
+    'whisper'
+    >>> make_model_name("/weights/" + "x" * 120 + "/whisper")[-10:]
+    'xx/whisper'
+    """
+    name = served if served.isprintable() else ascii(served)[1:-1]
+    return name[-_MAX_LENGTH:]

@@ -20,6 +20,7 @@ from vllm.v1.core.sched.request_queue import (
 
 from sched_client.model import DEFAULT_MODEL
 from sched_client.options import ClientOptions, read_options
+from sched_client.transport.identity import make_model_name
 from sched_client.vllm.client import EngineClient, LinkLike
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.queue import KappadQueue
@@ -126,7 +127,7 @@ def attach(scheduler: Any) -> EngineClient:
         raise RuntimeError("the waiting queue is not empty at construction")
     model_config = config.model_config
     served = model_config.served_model_name or DEFAULT_MODEL
-    model = served if isinstance(served, str) else str(served[0])
+    model = make_model_name(served if isinstance(served, str) else str(served[0]))
     reader = FeatureReader(
         model=model,
         model_type=str(getattr(model_config.hf_config, "model_type", "")),
