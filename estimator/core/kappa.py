@@ -66,12 +66,10 @@ class KappaTable:
             relative_error=config.prior_relative_error,
         )
         self._text = Anchor(
-            kappa=0.0,
-            intercept=config.prior_text_tokens,
-            mean_size=config.prior_text_prompt_tokens,
-            sd_size=config.prior_text_prompt_tokens,
+            kappa=0.0, intercept=config.prior_text_tokens,
+            mean_size=config.prior_text_prompt_tokens, sd_size=config.prior_text_prompt_tokens,
             relative_error=config.prior_relative_error,
-        )
+        )  # fmt: skip
         # The global key answers from the start and is never evicted.
         self._root = self._make(GLOBAL_KEY, None, self._audio)
         # Answers for text of which nothing is known; no key and never taught.
@@ -343,7 +341,7 @@ class KappaTable:
         Raises
         ------
         ValueError
-            If a row does not hold what a key's state has.
+            If a row does not hold what a key's state has, or there are too few or too many.
         """
         for row in sorted(rows, key=_depth):
             node = self._find(Key(*row[:4]))
@@ -355,6 +353,8 @@ class KappaTable:
                 node.watch = self.new_watch().restore(watch)
             self._dirty[node.key] = node
         nodes = {node.key: node for node in self}
+        if len(nodes) != len(rows):
+            raise ValueError("a key is there twice, or one of its parents is missing")
         self._new.clear()
         self._known.clear()
         for row in rows:

@@ -258,3 +258,16 @@ def test_other_lengths_are_no_change_of_kappa(factor: float) -> None:
         events += pipeline.learn_one(completion_of(600 + i, audio_s, tokens))
     assert {(event.kind, event.detail) for event in events} == {("mix", "audio seconds")}
     assert [event.ended_s is None for event in events] == [True, False]
+
+
+def test_a_state_without_a_parent_is_damaged() -> None:
+    """Its child would be taught, and the parent not be found."""
+    pipeline = Pipeline()
+    learn(pipeline, speech(20))
+    state = pipeline.state()
+    rows = state["kappas"]
+    parent = next(row for row in rows if row[:4] == ["default", "transcribe", "", None])
+    with pytest.raises(ValueError, match="parents is missing"):
+        Pipeline(state={**state, "kappas": [row for row in rows if row is not parent]})
+    with pytest.raises(ValueError, match="twice"):
+        Pipeline(state={**state, "kappas": [*rows, parent]})
