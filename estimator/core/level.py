@@ -191,14 +191,15 @@ class Level:
             Whether the past has just been dropped.
         """
         slope, intercept, typical, dispersion = shape
-        marks, powers, hazard = self._marks, self._powers, self.hazard
+        powers, hazard = self._powers, self.hazard
+        exp, lgamma, log = math.exp, math.lgamma, math.log
         held = self.pull_ * typical
         came = self._y + held
         expected = intercept * self._w + slope * self._s + held
         newest = self._n + 1.0
         odds = lift = best = 0.0
         best_at: tuple[float, float, float, float] | None = None
-        backwards = reversed(marks.tolist())
+        backwards = reversed(self._marks.tolist())
         for y, s, w, index in zip(backwards, backwards, backwards, backwards, strict=True):
             keep = powers[int(newest - index)]
             old = keep * y + held
@@ -207,19 +208,17 @@ class Level:
             if old <= 0.0 or old_expected <= 0.0 or new_expected <= 0.0:
                 continue
             level = old / old_expected
-            ratio = (came - old) / (level * new_expected)
-            # Relative variance of the ratio where nothing changed, as counts.
             new = level * new_expected
+            ratio = (came - old) / new
+            # Relative variance of the ratio where nothing changed, as counts.
             m = new * old / (dispersion * (new + old))
             off = ratio - 1.0
             if off * off * m < _LEAST_CHI:
                 continue
             shape_after = _PRIOR_SHAPE + (ratio * m if ratio > 0.0 else 0.0)
             rate_after = _PRIOR_SHAPE + m
-            nats = (
-                math.lgamma(shape_after) + _PRIOR_CONSTANT - shape_after * math.log(rate_after) + m
-            )
-            weight = hazard * math.exp(min(_MAX_NATS, nats))
+            nats = lgamma(shape_after) + _PRIOR_CONSTANT - shape_after * log(rate_after) + m
+            weight = hazard * exp(nats if nats < _MAX_NATS else _MAX_NATS)
             odds += weight
             lift += weight * level * shape_after / rate_after
             if weight > best:
