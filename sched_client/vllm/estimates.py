@@ -27,6 +27,7 @@ REVISION_RATIO: Final = 0.05
 REVISION_BUDGET_S: Final = 200e-6
 # A short and a long clip: κ and the intercept may move against each other.
 _PROBES_S: Final = (2.0, 25.0)
+_NO_LIMIT: Final = 1 << 30
 # Whisper knows 100 languages, two tasks and two kinds of timestamps; beyond this all is forgotten.
 _MAX_KEYS: Final = 1024
 
@@ -147,8 +148,11 @@ class Estimates:
 def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:
     kind: RequestKind = "transcription"
     sizes: tuple[float, ...] = _PROBES_S
+    max_tokens: int | None = None
     if key.task == TEXT_TASK:
         kind, sizes = "text", class_bounds(key.language)
+        # Without a limit of its own a request has Whisper's, which would hide what lies beyond.
+        max_tokens = _NO_LIMIT
     return tuple(
         evaluate(
             snapshot,
@@ -160,6 +164,7 @@ def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:
                 kind=kind,
                 audio_s=probe_s,
                 prompt_tokens=round(probe_s),
+                max_tokens=max_tokens,
             ),
         )
         for probe_s in sizes

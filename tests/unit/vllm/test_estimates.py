@@ -8,6 +8,7 @@ from sched_client.model import (
     GLOBAL_KEY,
     Features,
     KappaEntry,
+    Key,
     Partition,
     ServiceTime,
     Snapshot,
@@ -108,6 +109,22 @@ def test_a_move_of_another_key_does_not_drop_those_that_are_still_to_be_revised(
         estimates.revise_some(_still, lambda: records, revise)
     # The one that has waited longest for its turn goes first.
     assert revised == ["r2", "r0", "r1"]
+
+
+def test_a_move_of_texts_longer_than_any_transcript_is_seen() -> None:
+    def snapshot(version: int, tokens: float) -> Snapshot:
+        entry = KappaEntry(kappa_tokens_per_s=0.0, intercept_tokens=tokens, source="learned")
+        kappas = {**prior_snapshot().kappas, Key("w", "text"): entry}
+        return replace(prior_snapshot(), version=version, kappas=kappas, _resolved={})
+
+    estimates = Estimates(snapshot(1, 600.0))
+    record = Record(Request("r"), 0.0, 0)
+    record.features = record.ordering = Features(
+        model="w", task="text", language="/21", kind="text", prompt_tokens=1024, max_tokens=4096
+    )
+    estimates.first(record)
+    estimates.adopt(snapshot(2, 2000.0))
+    assert _round(estimates, [record]) == ["r"]
 
 
 @pytest.mark.parametrize(
