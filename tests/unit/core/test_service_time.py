@@ -264,3 +264,19 @@ def test_a_first_clip_of_no_length_leaves_a_mean_that_is_valid() -> None:
     table = ServiceTable(CoreConfig())
     table.learn(completion_of(0, 1e-20, 5, service_s=0.3, concurrency=1.0))
     assert table.entries()["default"].mean_audio_s > 0.0
+
+
+def test_a_line_that_runs_out_of_what_was_seen_publishes_no_more_than_a_week() -> None:
+    """Of these four it would be 1.3e10 s: more than clients take."""
+    table = ServiceTable(CoreConfig())
+    rows = [
+        (10_000_000, 10_000_000, 604_800.0, 1.0), (10_000_000, 1, 604_800.0, 1.0),
+        (0, 10_000_000, 0.001, 1e6), (0, 1, 604_800.0, 1.0),
+    ]  # fmt: skip
+    for i, (tokens, prompt, seconds, concurrency) in enumerate(rows):
+        table.learn(
+            completion_of(
+                i, 1.0, tokens, prompt_tokens=prompt, service_s=seconds, concurrency=concurrency
+            )
+        )
+    assert table.entries()["default"].mean_service_s <= 604_800.0
