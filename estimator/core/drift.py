@@ -215,12 +215,12 @@ class LevelWatch:
     def _test(self, newest: Sample) -> Change | None:
         """Test the completions that wait; several at a time cost much less than one by one."""
         buffer = self._buffer
-        self._n += len(buffer)
-        share = max(_UNITS_RATE, 1.0 / self._n) * len(buffer)
+        self._n = n = self._n + len(buffer)
+        share = max(_UNITS_RATE, 1.0 / n) * len(buffer)
         self._units += min(share, 1.0) * (newest.units - self._units)
-        if self._n <= _LEARN:
+        if n <= _LEARN:
             buffer.clear()
-            if self._n == _LEARN:
+            if n == _LEARN:
                 self.reference_ = list(newest.coefficients)
             return None
         rows = self._rows()
@@ -232,7 +232,7 @@ class LevelWatch:
         shift = self.test.update(rows)
         if shift is not None:
             return self._conclude(shift)
-        if self._n >= self._next_refresh and self.test.is_calm:
+        if n >= self._next_refresh and self.test.is_calm:
             self._refresh(newest)
         return None
 
@@ -285,8 +285,10 @@ class LevelWatch:
     def _follow(self, sample: Sample) -> Change | None:
         self._adapting += 1
         share = max(_SLOW, 1.0 / self._adapting)
-        # A loop of 444 tokens must not hold an event open.
-        y = min(max(sample.y, sample.expected / _MAX_FACTOR), sample.expected * _MAX_FACTOR)
+        # A loop of 444 tokens must not hold an event open, and neither must an empty transcript: it
+        # counts as one token, which is the least that is ever expected.
+        least = max(sample.expected / _MAX_FACTOR, 2.0 * self.pad)
+        y = min(max(sample.y, least), sample.expected * _MAX_FACTOR)
         self._y += share * (y - self._y)
         self._expected += share * (sample.expected - self._expected)
         self._units += share * (sample.units - self._units)

@@ -271,3 +271,11 @@ def test_a_state_without_a_parent_is_damaged() -> None:
         Pipeline(state={**state, "kappas": [row for row in rows if row is not parent]})
     with pytest.raises(ValueError, match="twice"):
         Pipeline(state={**state, "kappas": [*rows, parent]})
+
+
+def test_silence_after_speech_is_a_change_that_ends() -> None:
+    pipeline = Pipeline()
+    learn(pipeline, speech(400))
+    events = learn(pipeline, (completion_of(i, 5.0 + i % 20, 0) for i in range(400, 600)))
+    assert [event.ended_s is None for event in events] == [True, False]
+    assert events[1].after < 0.2 * events[1].before
