@@ -285,8 +285,8 @@ class LevelWatch:
     def _follow(self, sample: Sample) -> Change | None:
         self._adapting += 1
         share = max(_SLOW, 1.0 / self._adapting)
-        # A loop of 444 tokens must not hold an event open, and neither must an empty transcript: it
-        # counts as one token, which is the least that is ever expected.
+        # A loop of 444 tokens must not hold an event open, nor an empty transcript: it counts as
+        # one token, which is the least that is ever expected.
         least = max(sample.expected / _MAX_FACTOR, 2.0 * self.pad)
         y = min(max(sample.y, least), sample.expected * _MAX_FACTOR)
         self._y += share * (y - self._y)
