@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from estimator.core.censored import Bound, Limits, impute
-from estimator.core.cohort import MAX_KEYS, Recent
+from estimator.core.cohort import MAX_KEYS
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, kappa_watch
 from estimator.core.intervals import RunningCoverage
@@ -130,7 +130,7 @@ class KappaTable:
         )
         service_s = completion.service_s
         if service_s > 0.0:
-            self._remembered.add(node, Recent(completion.finished_s - service_s, size, y))
+            self._remembered.add(node, completion.finished_s - service_s, size, y)
         watch = node.watch
         if watch is None:
             if node.n_seen < _WATCH_AFTER:
@@ -140,7 +140,7 @@ class KappaTable:
         if watch.reference_:
             reference, error = _recall(watch.reference_, size)
             slack = _SLACK_DEVIATIONS * error * regressor.temper.scale_
-        # As `Sample(…)`, in a third of the time: its own `__new__` is interpreted.
+        # As `Sample(…)`, in two thirds of the time: its own `__new__` is interpreted.
         return node, tuple.__new__(Sample, (y, expected, reference, deviation, slack, size, known))
 
     def _learn_bound(self, key: Key, size: float, tokens: float) -> None:

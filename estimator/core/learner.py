@@ -225,7 +225,12 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         elif z < -clip:
             z = -clip
         self._add(size, value, weight)
-        self._note_untold(size, value, weight)
+        # For the parents, later.
+        n, w, s, ss, ys, sy = self._untold
+        ws = weight * size
+        self._untold = [
+            n + 1.0, w + weight, s + ws, ss + ws * size, ys + weight * value, sy + ws * value,
+        ]  # fmt: skip
         if level.add(size, value, z):
             self._inspect(scale)
         self.solve()
@@ -284,11 +289,6 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         self._ss = keep * self._ss + ws * size
         self._y = keep * self._y + w * y
         self._sy = keep * self._sy + ws * y
-
-    def _note_untold(self, size: float, y: float, w: float) -> None:
-        n, weight, s, ss, ys, sy = self._untold
-        ws = w * size
-        self._untold = [n + 1.0, weight + w, s + ws, ss + ws * size, ys + w * y, sy + ws * y]
 
     def take_untold(self) -> list[float]:
         """Give the count and sums of what was learned since the last call, for `add_sums`."""

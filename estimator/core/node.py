@@ -129,7 +129,7 @@ class Remembered:
     def __init__(self) -> None:
         self._nodes: OrderedDict[Key, Node] = OrderedDict()
 
-    def add(self, node: Node, recent: Recent) -> None:
+    def add(self, node: Node, started_s: float, size: float, tokens: float) -> None:
         """Remember a completion of a key, and forget those of the key taught longest ago."""
         kept, nodes = node.recent, self._nodes
         if kept is None:
@@ -142,4 +142,5 @@ class Remembered:
             node.recent = kept
         else:
             nodes.move_to_end(node.key)
-        kept.append(recent)
+        # As `Recent(…)`, in two thirds of the time.
+        kept.append(tuple.__new__(Recent, (started_s, size, tokens)))

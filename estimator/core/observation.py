@@ -102,7 +102,8 @@ class Completion:
         language = self.language
         if self.task == TEXT_TASK:
             language = text_class(self.request_type, self.prompt_tokens)
-        return Key(self.model, self.task, language, self.timestamps)
+        # As `Key(…)`, in half the time: asked of each completion.
+        return tuple.__new__(Key, (self.model, self.task, language, self.timestamps))
 
 
 COMPLETION_FIELDS: Final = tuple(field.name for field in fields(Completion))
