@@ -162,7 +162,9 @@ def test_a_seed_from_another_pod_is_unlearned_as_a_drift_is(
         long_wrong.append(to_cross(seeded_from(long_warm, tmp_path), following))
         drift.append(to_cross(Pipeline(state=warm.state()), following))
     assert wrong == drift
-    assert statistics.median(long_wrong) <= MOST_RATIO * statistics.median(drift)
+    # Medians of 3 to 30: three more say nothing.
+    most = max(MOST_RATIO * statistics.median(drift), statistics.median(drift) + 3)
+    assert statistics.median(long_wrong) <= most
 
 
 def test_learning_from_a_seed_is_learning_on(tmp_path: Path) -> None:
