@@ -149,26 +149,26 @@ class Level:
         down = self._down - z - _SLACK
         self._up = up = up if up > 0.0 else 0.0
         self._down = down = down if down > 0.0 else 0.0
+        w, s, ys, marks = self._w, self._s, self._y, self._marks
         if up > 0.0 or down > 0.0:
-            self._mark()
-        elif self._marks:
-            del self._marks[:]
+            self._n = n = self._n + 1
+            marks.frombytes(_packed(n, w, s, ys))
+            if not n % _THIN_BY:
+                self._thin()
+        elif marks:
+            del marks[:]
         keep = self.forgetting
-        self._w = keep * self._w + share
-        self._s = keep * self._s + share * size
-        self._y = keep * self._y + share * y
+        self._w = keep * w + share
+        self._s = keep * s + share * size
+        self._y = keep * ys + share * y
         self.pull_ *= keep
         if up > _GATE or down > _GATE or self.odds_ > _OPEN_ODDS:
             return True
         self.odds_ = self._lift = 0.0
         return False
 
-    def _mark(self) -> None:
-        self._n = n = self._n + 1
-        marks = self._marks
-        marks.frombytes(_packed(n, self._w, self._s, self._y))
-        if n % _THIN_BY or len(marks) <= _EACH * _MARK:
-            return
+    def _thin(self) -> None:
+        n, marks = self._n, self._marks
         indices = marks[::_MARK]
         # From the end, so that what is deleted moves nothing that is still to be looked at.
         for i in range(len(indices) - _EACH - 1, -1, -1):
