@@ -27,6 +27,7 @@ BLOCK: Final = 8
 # The variance of such a count is taken to be at least so much: a rare name comes in bursts that a
 # normal threshold does not know.
 _LEAST_VARIANCE: Final = 1.0
+_LEAST_DEVIATION: Final = math.sqrt(_LEAST_VARIANCE)
 _COUNT_CLIP: Final = 3.0
 # Page-Hinkley's λ and δ for counts. Simulated binomial streams of shares from 2 to 80 % raised at
 # most 0.1 event in 200,000 completions; 80 to 20 % took 40, 10 to 40 % took 56 (medians).
@@ -65,7 +66,7 @@ class ShareWatch:
     of names and each share; one threshold on PSI fires at any share that is small (RESEARCH.md).
     """
 
-    __slots__ = ("_block", "_in_block", "_n", "_tests", "counts_", "shares_")
+    __slots__ = ("_block", "_in_block", "_n", "_tested", "_tests", "counts_", "shares_")
 
     def __init__(self) -> None:
         self.counts_: dict[str, int] = {}
@@ -79,6 +80,7 @@ class ShareWatch:
         # By name; the last one, whose name is None, is of all others.
         self._block: dict[str | None, int] = {}
         self._tests: dict[str | None, Cusum] = {}
+        self._tested: dict[str | None, float] = {}
 
     def update(self, names: Sequence[str]) -> tuple[Shift, str] | None:
         """Take some names; give the shift of a share and the name whose it is, if there is one."""
@@ -119,6 +121,7 @@ class ShareWatch:
         # Where there is one name alone, the others' share says the same.
         tested = names if len(names) > _PAIR else names[-1:]
         self._tests = {name: _share_test() for name in tested}
+        self._tested = {name: self._share(name) for name in tested}
 
     def _share(self, name: str | None) -> float:
         if name is None:
@@ -129,11 +132,14 @@ class ShareWatch:
         found: list[tuple[Shift, str | None]] = []
         n = self._in_block
         for name, test in self._tests.items():
-            share, count = self._share(name), self._block[name]
-            deviation = _deviation_of(n, share)
-            z = (count - n * share) / deviation
-            z = max(min(z, _COUNT_CLIP), -_COUNT_CLIP)
-            shift = test.update(z, n, count, n * share, n)
+            share, count = self._tested[name], self._block[name]
+            expected = n * share
+            variance = expected * (1.0 - share)
+            deviation = math.sqrt(variance) if variance > _LEAST_VARIANCE else _LEAST_DEVIATION
+            z = (count - expected) / deviation
+            if z > _COUNT_CLIP or z < -_COUNT_CLIP:
+                z = math.copysign(_COUNT_CLIP, z)
+            shift = test.update(z, n, count, expected, n)
             if shift is not None:
                 before = min(max(shift.before + shift.mean * deviation / n, 0.0), 1.0)
                 found.append((shift._replace(before=before), name))
@@ -171,10 +177,6 @@ class ShareWatch:
 
 def _share_test() -> Cusum:
     return Cusum(threshold=_SHARE_THRESHOLD, tolerance=_SHARE_TOLERANCE, known=_SETTLE // BLOCK)
-
-
-def _deviation_of(n: int, share: float) -> float:
-    return math.sqrt(max(n * share * (1.0 - share), _LEAST_VARIANCE))
 
 
 def _moved(shift: Shift) -> float:
