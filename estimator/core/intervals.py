@@ -4,7 +4,7 @@ Owns the spread of the residuals of one key. Knows nothing of what estimated, so
 may stand before it.
 """
 
-# ruff: noqa: FURB136 - min() and max() take as long as the arithmetic around them
+# ruff: noqa: FURB136, PLR1730 - min() and max() take as long as the arithmetic around them
 
 import math
 from collections.abc import Sequence
@@ -43,6 +43,9 @@ _MAX_REACH: Final = 100.0
 
 _HIGH: Final = 0.9
 _HIGHEST: Final = 0.99
+_BEYOND_HIGHEST: Final = 1.0 - _HIGHEST
+_WIDER_90: Final = _REACH_90_STEP * _HIGH
+_NARROWER_90: Final = _REACH_90_STEP * (1.0 - _HIGH)
 
 
 class RatioQuantiles:
@@ -114,23 +117,27 @@ class RatioQuantiles:
         distance = log_ratio - centre
         # All that follows judges the interval that was given, before any part of it moves.
         if distance > self.reach_90_ * scale:
-            reach_90 = min(self.reach_90_ + _REACH_90_STEP * _HIGH, _MAX_REACH)
+            reach_90 = min(self.reach_90_ + _WIDER_90, _MAX_REACH)
         else:
-            reach_90 = max(self.reach_90_ - _REACH_90_STEP * (1.0 - _HIGH), 0.0)
+            reach_90 = self.reach_90_ - _NARROWER_90
+            if reach_90 < 0.0:
+                reach_90 = 0.0
         if distance > self.reach_99_ * scale:
             reach_99 = min(self.reach_99_ + step_99 * _HIGHEST, _MAX_REACH)
         else:
-            reach_99 = self.reach_99_ - step_99 * (1.0 - _HIGHEST)
+            reach_99 = self.reach_99_ - step_99 * _BEYOND_HIGHEST
         self.reach_90_ = reach_90
         self.reach_99_ = reach_99 if reach_99 > reach_90 else reach_90
         # p50's steps are the same on both sides, as its level is 1/2.
         step = _CENTRE_STEP * rate * scale
         if distance > 0.0:
-            self.centre_ = min(centre + step, _MAX_LOG)
+            centre += step
+            self.centre_ = centre if centre < _MAX_LOG else _MAX_LOG
             most = _MOST_ABOVE * scale
             size = distance if distance < most else most
         else:
-            self.centre_ = max(centre - step, -_MAX_LOG)
+            centre -= step
+            self.centre_ = centre if centre > -_MAX_LOG else -_MAX_LOG
             most = _MOST_BELOW * scale
             size = _SHARE_BELOW * (-distance if -distance < most else most)
         scale += rate * (size - scale)
