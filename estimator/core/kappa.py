@@ -321,22 +321,22 @@ class KappaTable:
         self._removed.clear()
         return changed, removed
 
-    def state(self, model: str = "") -> list[list[Any]]:
+    def states(self, model: str = "") -> Iterator[list[Any]]:
         """Give every key's state (or a model's), least recently used first, the global key last.
 
         JSON-serialisable (hence Any): key's parts, count, regression, quantiles, watch or None.
         """
-        return [
+        return (
             [
                 *node.key, node.n_seen, node.regressor.state(), node.quantiles.state(),
                 None if node.watch is None else node.watch.state(),
             ]
             for node in (*self._new.values(), *self._known.values(), self._root)
             if not model or node.key.model in ("", model)
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def restore(self, rows: list[list[Any]]) -> None:
-        """Take on what `state` gave (JSON, hence Any).
+        """Take on what `states` gave (JSON, hence Any).
 
         Raises
         ------
@@ -371,7 +371,7 @@ class KappaTable:
 
 
 def _depth(row: list[Any]) -> int:
-    # Any: a row of JSON, see `KappaTable.state`.
+    # Any: a row of JSON, see `KappaTable.states`.
     return sum(part not in ("", None) for part in row[:4])
 
 

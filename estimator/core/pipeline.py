@@ -247,16 +247,18 @@ class Pipeline:
         """Drift events that have not ended, the oldest first."""
         return tuple(self._open)
 
-    def state(self, model: str = "") -> dict[str, Any]:
+    def state(self, model: str = "", *, lazy: bool = False) -> dict[str, Any]:
         """Give all that was learned, JSON-serialisable (hence Any).
 
-        ``model`` keeps what concerns this served model; empty keeps all. What has been taken by
+        ``model`` keeps what concerns this served model; empty keeps all. ``lazy`` makes ``kappas``
+        an iterator, to be read before anything more is learned. What has been taken by
         `take_changes` is no part of it: a sidecar that starts tells its clients everything.
         """
+        kappas = self._kappa.states(model)
         return {
             "schema": SCHEMA,
             "learned_count": self.learned_count,
-            "kappas": self._kappa.state(model),
+            "kappas": kappas if lazy else list(kappas),
             "p90_coverage": self._kappa.p90_coverage.state(),
             "services": dict(self._service.state(model)),
             "mix": self._mix.state(model),

@@ -372,7 +372,7 @@ class Learner:
             self._worker.store.save_checkpoint(
                 Checkpoint(
                     row_id=row_id,
-                    state=self.pipeline.state(),
+                    state=self.pipeline.state(lazy=True),
                     snapshot_version=version,
                     created_s=now_s,
                 )

@@ -8,12 +8,14 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, Any, Final, NoReturn
 
-__all__ = ["MAX_SEED_BYTES", "Seed", "SeedError", "encoded", "read_seed", "write_seed"]
+from estimator.store.state_text import encoded
+
+__all__ = ["MAX_SEED_BYTES", "Seed", "SeedError", "read_seed", "write_seed"]
 
 FORMAT: Final = "kappad-seed"
 # Raised with every change of the document around the state, which has a schema of its own.
@@ -59,39 +61,6 @@ class Seed:
     learned_count: int
     key_count: int
     state: Mapping[str, Any]
-
-
-_dumps: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-
-
-def encoded(state: Mapping[str, Any]) -> Iterator[str]:
-    """Encode a state as `json.dumps` without spaces does, in parts.
-
-    In one call, 20,000 keys would keep every other thread waiting for 0.3 s.
-
-    Parameters
-    ----------
-    state : Mapping
-        Of what `Pipeline.state` holds: JSON (hence Any).
-
-    Yields
-    ------
-    str
-        The next part.
-    """
-    before = "{"
-    for name, value in state.items():
-        yield f"{before}{_dumps(name)}:"
-        before = ","
-        if not (isinstance(value, list) and value):
-            yield _dumps(value)
-            continue
-        opening = "["
-        for item in value:
-            yield opening + _dumps(item)
-            opening = ","
-        yield "]"
-    yield "}" if before == "," else "{}"
 
 
 def write_seed(

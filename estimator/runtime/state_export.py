@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from estimator.core.pipeline import SCHEMA, Pipeline
 from estimator.runtime.errors import EstimatorError, NotFoundError
-from estimator.runtime.seed import MAX_SEED_BYTES, encoded
+from estimator.runtime.seed import MAX_SEED_BYTES
+from estimator.store.state_text import text_of
 from estimator.telemetry.logs import get_logger
 
 __all__ = ["ExportedState", "StateExports", "export_state"]
@@ -63,7 +64,7 @@ def export_state(pipeline: Pipeline, model: str = "") -> ExportedState:
             reason="MODEL_UNKNOWN",
             metadata={"model_id": model},
         )
-    text = "".join(encoded(pipeline.state(model))).encode()
+    text = text_of(pipeline.state(model, lazy=True)).encode()
     if len(text) > MAX_SEED_BYTES:
         raise EstimatorError(
             f"the state has {len(text)} bytes, a seed may have {MAX_SEED_BYTES}; export one model "

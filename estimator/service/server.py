@@ -17,6 +17,7 @@ from grpc_health.v1.health import aio as health
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
+from estimator.runtime import heap
 from estimator.runtime.address import UnixAddress, parse_http, parse_listen
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.learner import Learner
@@ -136,7 +137,8 @@ async def run(
         raise StartError(str(error)) from error
     except SeedError as error:
         raise StartError(str(error), EXIT_BAD_CONFIG) from error
-    if freeze:
+    if freeze:  # a process of our own
+        heap.map_large_blocks()
         learner.on_loaded = _spare_collector
     sidecar = _Sidecar(config, worker, learner, metrics, now_s)
     with _stop_by_signal() if stop is None else contextlib.nullcontext(stop) as stopped:

@@ -76,7 +76,8 @@ class Checkpoint:
     row_id : int
         The last row that the state has learned.
     state : Mapping
-        JSON-serialisable; its ``schema`` entry is the state's own version.
+        JSON-serialisable; its ``schema`` entry is the state's own version. An iterator in it
+        stands for a list, and is read once by the store that saves it.
     snapshot_version : int
         The last version published; versions go on from here.
     created_s : float

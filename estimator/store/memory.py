@@ -21,6 +21,7 @@ from estimator.store.base import (
     StoredCompletion,
     StoreError,
 )
+from estimator.store.state_text import text_of
 from sched_client.model import Key
 
 __all__ = ["MemoryStore"]
@@ -158,7 +159,7 @@ class MemoryStore:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint as JSON, as a file would."""
         self._check_open()
-        self._checkpoints.append((checkpoint, json.dumps(dict(checkpoint.state))))
+        self._checkpoints.append((checkpoint, text_of(checkpoint.state, strict=False)))
 
     def load_checkpoint(self) -> Checkpoint | None:
         """Give the newest checkpoint."""

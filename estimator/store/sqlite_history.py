@@ -17,6 +17,7 @@ from estimator.core.drift_event import DriftEvent
 from estimator.store.base import KEPT_CHECKPOINTS, Checkpoint, KappaPoint, ModeChange
 from estimator.store.sqlite_file import Synchronous
 from estimator.store.sqlite_rows import Code, Labels
+from estimator.store.state_text import text_of
 
 __all__ = ["SqliteHistory", "checksum"]
 
@@ -90,14 +91,17 @@ class SqliteHistory(abc.ABC):
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint, and two older ones."""
-        state = json.dumps(dict(checkpoint.state), separators=(",", ":"))
+        state = text_of(checkpoint.state, strict=False)
         row = (checkpoint.row_id, checkpoint.snapshot_version, float(checkpoint.created_s), state)
         with self._writing() as connection:
-            connection.execute(
-                "INSERT INTO checkpoint (row_id, snapshot_version, created_s, state, sha256) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (*row, checksum(*row)),
-            )
+            # Python keeps a statement, and SQLite a copy of what is bound to it: 12 MiB of text.
+            # The second execution inserts nothing and lets go of it.
+            for values, wanted in (((*row, checksum(*row)), 1), ((0, 0, 0.0, "", ""), 0)):
+                connection.execute(
+                    "INSERT INTO checkpoint (row_id, snapshot_version, created_s, state, sha256) "
+                    "SELECT ?, ?, ?, ?, ? WHERE ?",
+                    (*values, wanted),
+                )
             connection.execute(
                 "DELETE FROM checkpoint WHERE checkpoint_id <= "
                 "(SELECT MAX(checkpoint_id) FROM checkpoint) - ?",

@@ -10,9 +10,10 @@ import pytest
 
 from estimator.core.pipeline import SCHEMA, Pipeline
 from estimator.runtime import seed as seeds
-from estimator.runtime.seed import SeedError, encoded, read_seed, write_seed
+from estimator.runtime.seed import SeedError, read_seed, write_seed
 from estimator.runtime.startup import build_learner
 from estimator.store.memory import MemoryStore
+from estimator.store.state_text import encoded
 from estimator.telemetry.metrics import Metrics
 from sched_client.model import Key
 from tests.support.completions import speech

@@ -85,7 +85,7 @@ async def test_a_state_that_is_unfit_is_said_and_learning_goes_on(
 ) -> None:
     async with running(FragileStore(), config()) as sidecar:
         with monkeypatch.context() as broken:
-            broken.setattr(Pipeline, "state", lambda *_: {"kappas": [float("inf")]})
+            broken.setattr(Pipeline, "state", lambda *_, **__: {"kappas": [float("inf")]})
             with pytest.raises(EstimatorError, match="cannot be exported: Out of range float"):
                 await sidecar.learner.export_state()
         await sidecar.learner.submit(completions(5))
