@@ -29,6 +29,9 @@ _COLLINEAR: Final = 1e-12
 # Tokens below this share of what was expected are an empty transcript or a length that lies, not
 # speech: alone they teach nothing. Languages differ by less than ×4.
 _LEAST_RATIO: Final = 0.25
+# The other way round: a repetition loop is at 7 to 55. A handful of clips sent again and again,
+# some with long silences, taught 7 tokens where 16 came: the others were "gross", every time.
+_MOST_RATIO: Final = 4.0
 # Sizes that callers say are held against those that were measured where more than half were.
 _TRUST_STEP: Final = 0.02
 _MOSTLY: Final = 0.5
@@ -138,6 +141,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
             clip_deviations=clip_deviations,
             gross_deviations=gross_deviations,
             least_ratio=_LEAST_RATIO,
+            most_ratio=_MOST_RATIO,
             gross_run=_GROSS_RUN,
             widest_deviations=clip_deviations,
             scale_step=_SCALE_STEP,

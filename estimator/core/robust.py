@@ -31,6 +31,9 @@ class Temper:
         See `estimator.core.config.CoreConfig`.
     least_ratio : float
         A value below this share of what was expected is gross too, in [0, 1).
+    most_ratio : float
+        A value is gross by its deviation only from so many times what was expected, ≥ 0: many
+        equal completions make the scale tiny, and a clip twice as dense is no outlier.
     gross_run : int
         Gross residuals in a row on the same side that teach nothing, ≥ 1.
     widest_deviations : float
@@ -60,7 +63,7 @@ class Temper:
 
     __slots__ = (
         "_down", "_up", "clip_deviations", "gross_deviations", "gross_run", "least_ratio",
-        "n_seen_", "scale_", "scale_step", "streak_", "widest_deviations",
+        "most_ratio", "n_seen_", "scale_", "scale_step", "streak_", "widest_deviations",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +73,7 @@ class Temper:
         clip_deviations: float = 2.5,
         gross_deviations: float = 6.0,
         least_ratio: float = 0.0,
+        most_ratio: float = 0.0,
         gross_run: int = 1,
         widest_deviations: float = math.inf,
         scale_step: float = _SCALE_STEP,
@@ -77,6 +81,7 @@ class Temper:
         self.clip_deviations = clip_deviations
         self.gross_deviations = gross_deviations
         self.least_ratio = least_ratio
+        self.most_ratio = most_ratio
         self.gross_run = gross_run
         self.widest_deviations = widest_deviations
         self.scale_step = scale_step
@@ -112,7 +117,8 @@ class Temper:
         same_side = self.streak_ != 0 and (z > 0.0) == (self.streak_ > 0)
         length = min(abs(self.streak_) + 1, _MAX_STREAK) if same_side else 1
         self.streak_ = length if z > 0.0 else -length
-        gross = magnitude > self.gross_deviations or y < self.least_ratio * expected
+        gross = magnitude > self.gross_deviations and y >= self.most_ratio * expected
+        gross = gross or y < self.least_ratio * expected
         if gross and length <= self.gross_run:
             return None, deviation
         limit = min(self.clip_deviations * 2.0 ** (length - 1), self.widest_deviations)
