@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from sched_client.completion import CompletionReport, EngineStatus, RunningSource
+from sched_client.estimates import Estimates
 from sched_client.model import PolicyParameters, Snapshot, policy_parameters
 from sched_client.options import ClientOptions
 from sched_client.policies import POLICY_NAMES, create_policy
-from sched_client.policies.base import WaitingEntry
-from sched_client.vllm.estimates import Estimates
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.mode import Decision, decide, failed
 from sched_client.vllm.queue import KappadQueue
@@ -172,7 +171,7 @@ class EngineClient:
             self.record_of(request)  # no policy will ask for it
 
     def record_of(self, request: Any) -> Record:
-        """Give the record of a request, with features, estimate and entry."""
+        """Give the record of a request, with features and estimate."""
         record = self.tracker.records.get(request.request_id)
         if record is None:
             record = self.tracker.arrive(request, self.clock())
@@ -181,25 +180,16 @@ class EngineClient:
             record.hints = hints
             if self.options.trust_hints and hints.group:
                 self.tracker.join(record, f"hint:{hints.group}")
-            record.entry = None
-        if record.entry is None:
-            estimate = self.estimates.first(record)
-            tier = record.hints.tier if self.options.trust_hints else None
+            self.estimates.first(record)
+            tier = hints.tier if self.options.trust_hints else None
             if tier is None:
                 tier = request.priority if self.priorities else 0
-            record.entry = WaitingEntry(
-                request.request_id,
-                record.enqueued_s,
-                estimate.service_s,
-                estimate.tokens,
-                estimate.queue_id,
-                self.tracker.group_id(record),
-                tier,
-            )
+            record.priority = tier
+            record.group_id = self.tracker.group_id(record)
         return record
 
-    def revised(self, record: Record) -> WaitingEntry | None:
-        """Give a new entry if the newest snapshot moves the estimate enough, else None."""
+    def revised(self, record: Record) -> bool:
+        """Estimate a request anew if the newest snapshot moves it enough; say whether it did."""
         return self.estimates.revised(record)
 
     def on_failure(self, error: Exception) -> None:

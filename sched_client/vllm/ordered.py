@@ -22,8 +22,8 @@ _MIN_STALE: Final = 64
 class Reviser(Protocol):
     """Gives new estimates."""
 
-    def revised(self, record: Record) -> WaitingEntry | None:
-        """Give a new entry if the newest snapshot moves the estimate enough, else None."""
+    def revised(self, record: Record) -> bool:
+        """Estimate a request anew if the newest snapshot moves it enough; say whether it did."""
 
 
 class OrderedRequests:
@@ -117,11 +117,9 @@ class OrderedRequests:
         """Give a record its new estimate, if it moved and still waits; say whether it did."""
         if self._held.get(record.request.request_id) is not record:
             return False
-        entry = self._reviser.revised(record)
-        if entry is None:
+        if not self._reviser.revised(record):
             return False
-        record.entry = entry
-        self._policy.revise(entry)
+        self._policy.revise(entry_of(record))
         return True
 
     def settle(self, parameters: PolicyParameters) -> None:
@@ -157,7 +155,15 @@ def by_sequence(record: Record) -> int:
 
 
 def entry_of(record: Record) -> WaitingEntry:
-    """Give a record's entry, which the client fills in before it waits."""
-    if record.entry is None:
-        raise RuntimeError(f"{record.request.request_id!r} waits without an entry")
-    return record.entry
+    """Make a policy's entry of a record, which the client estimates before it waits."""
+    if not record.service_s:
+        raise RuntimeError(f"{record.request.request_id!r} waits without an estimate")
+    return WaitingEntry(
+        record.request.request_id,
+        record.enqueued_s,
+        record.service_s,
+        record.tokens,
+        record.queue_id,
+        record.group_id,
+        record.priority,
+    )

@@ -22,10 +22,10 @@ class QueueOwner(Reviser, Protocol):
     """What the queue asks of the client that it belongs to."""
 
     def record_of(self, request: Any) -> Record:
-        """Give the record of a request, with its entry for the policy filled in."""
+        """Give the record of a request, with its estimate filled in."""
 
     def note_waiting(self, request: Any) -> None:
-        """Note that a request waits (again) without making an entry for it."""
+        """Note that a request waits (again) without estimating it."""
 
     def on_failure(self, error: Exception) -> None:
         """Count and log that the queue fell back to the stock order; must not raise."""
@@ -39,7 +39,7 @@ class KappadQueue:
     stock : callable
         Makes vLLM's own queue.
     owner : QueueOwner
-        Makes the entries.
+        Makes the estimates.
 
     Attributes
     ----------
@@ -312,9 +312,7 @@ class KappadQueue:
     def _newest(self, request: Any) -> Record:
         """Give a record with the newest estimate: nobody revised it in the other modes."""
         record = self._owner.record_of(request)
-        entry = self._owner.revised(record)
-        if entry is not None:
-            record.entry = entry
+        self._owner.revised(record)
         return record
 
     def _entry(self, request: Any) -> Any:

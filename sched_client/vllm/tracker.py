@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from sched_client.completion import CompletionReport, RunningReport
 from sched_client.model import GLOBAL_KEY, Features
-from sched_client.policies.base import WaitingEntry
 from sched_client.request_ids import MAX_ID_LENGTH
 from sched_client.vllm.features import piece_prefix
 from sched_client.vllm.hints import NO_HINTS
@@ -42,16 +41,20 @@ class Record:
         "admitted_s",
         "checked_version",
         "enqueued_s",
-        "entry",
         "estimated_version",
         "features",
         "group",
+        "group_id",
         "hints",
         "key",
         "ordering",
         "prefill",
+        "priority",
+        "queue_id",
         "request",
         "sequence",
+        "service_s",
+        "tokens",
     )
 
     def __init__(self, request: Any, enqueued_s: float, sequence: int) -> None:
@@ -62,11 +65,15 @@ class Record:
         self.features: Features | None = None
         self.ordering = _UNREAD
         self.hints = NO_HINTS
-        # Holds the estimate too, made by the snapshot of this version.
-        self.entry: WaitingEntry | None = None
+        # As `sched_client.estimates.Estimated`; 0 seconds until it was estimated.
+        self.key = GLOBAL_KEY
+        self.service_s = self.tokens = 0.0
+        self.queue_id = ""
         self.estimated_version = 0
         self.checked_version = -1
-        self.key = GLOBAL_KEY
+        # What else its policy is told.
+        self.group_id = ""
+        self.priority = 0
         self.admitted_s: float | None = None
         self.admitted_integral = 0.0
         self.prefill: Any = None  # Any: vLLM's PrefillStats, filled in later by vLLM
@@ -113,6 +120,8 @@ class Tracker:
         record.sequence = self._sequence
         record.enqueued_s = now_s
         record.features = None
+        record.service_s = record.tokens = 0.0
+        record.queue_id = ""
 
     def _group(self, request: Any) -> str:
         """Name the file a request may be a piece of; it counts once it has two members."""
@@ -209,7 +218,6 @@ class Tracker:
             concurrency = float(self._running)
             if service_s > 0.0:
                 concurrency = (self._integral - record.admitted_integral) / service_s
-        entry = record.entry
         return CompletionReport(
             counter=self._counter,
             features=record.features,
@@ -221,11 +229,11 @@ class Tracker:
             service_s=max(service_s, 0.0),
             concurrency=concurrency,
             preemptions=request.num_preemptions,
-            predicted_tokens=entry.tokens if entry else 0.0,
+            predicted_tokens=record.tokens,
             snapshot_version=record.estimated_version,
             request_id=request.request_id[-MAX_ID_LENGTH:],  # the engine's own digits end it
             group_id=self.group_id(record),
             request_type=record.hints.request_type,
-            queue_id=entry.queue_id if entry else "",
+            queue_id=record.queue_id,
             priority=request.priority,
         )

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sched_client import estimates as estimates_module
 from sched_client.vllm import client as client_module
-from sched_client.vllm import estimates as estimates_module
 from sched_client.vllm.scheduler import KappadScheduler
 from tests.support.vllm_fakes import FakeLink
 from tests.vllm_inprocess.engine import (

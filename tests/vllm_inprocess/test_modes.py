@@ -154,17 +154,17 @@ def test_a_move_below_five_percent_changes_no_estimate(start: Callable[..., Any]
         driver.scheduler.add_request(make_request(f"r{index}", 5.0 + index))
     driver.step()
     records = driver.scheduler._kappad.tracker.records
-    before = {name: record.entry for name, record in records.items()}
+    before = {name: record.tokens for name, record in records.items()}
     _learn(link, 3.2 * 1.04)
     driver.step()
     driver.step()
-    assert all(records[name].entry is before[name] for name in list(records))
+    assert all(records[name].tokens == before[name] for name in list(records))
     _learn(link, 3.2 * 1.12)
     driver.step()
     driver.step()  # the first adopts the snapshot, the second looks for what it moved
     waiting = [r.request_id for r in driver.scheduler.waiting]
     assert waiting
-    assert all(records[name].entry is not before[name] for name in waiting)
+    assert all(records[name].tokens > 1.1 * before[name] for name in waiting)
     driver.run()
 
 

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from sched_client.estimates import Estimates
 from sched_client.model import KappaEntry, Key, Settings, Snapshot, evaluate
 from sched_client.text_class import text_class
-from sched_client.vllm.estimates import Estimates
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.tracker import Record
 from tests.support.vllm_fakes import Request, text_snapshot
@@ -41,7 +41,8 @@ def test_a_waiting_text_request_is_estimated_anew_when_its_class_moved() -> None
     record = Record(request, 0.0, 1)
     record.features, record.ordering, record.hints = FeatureReader().read(request)
     estimates = Estimates(snapshot(1, 50.0))
-    assert estimates.first(record).tokens == 50.0
+    estimates.first(record)
+    assert record.tokens == 50.0
     moved: list[Record] = []
     estimates.adopt(snapshot(2, 90.0))
     estimates.revise_some(lambda: 0.0, lambda: [record], moved.append)

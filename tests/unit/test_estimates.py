@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sched_client.estimates import Estimates
 from sched_client.model import (
     GLOBAL_KEY,
     Features,
@@ -14,7 +15,6 @@ from sched_client.model import (
     Snapshot,
     prior_snapshot,
 )
-from sched_client.vllm.estimates import Estimates
 from sched_client.vllm.tracker import Record
 from tests.support.vllm_fakes import Request
 

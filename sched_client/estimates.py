@@ -3,10 +3,12 @@
 A new snapshot arrives several times a second and usually moves nothing. So each key that was
 seen is probed first; only where it moved by `REVISION_RATIO` are its waiting requests estimated
 anew, all within a small share of each step. Whoever is about to go next is looked at in any case.
+
+Standard library only: the client inside vLLM and the twin use it.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
 from sched_client.model import (
     TEXT_TASK,
@@ -17,9 +19,7 @@ from sched_client.model import (
     Snapshot,
     evaluate,
 )
-from sched_client.policies.base import WaitingEntry
 from sched_client.text_class import class_bounds
-from sched_client.vllm.tracker import Record
 
 # A waiting request is given a new estimate when it moves by this much; less cannot be worth it.
 REVISION_RATIO: Final = 0.05
@@ -30,6 +30,36 @@ _PROBES_S: Final = (2.0, 25.0)
 _NO_LIMIT: Final = 1 << 30
 # Whisper knows 100 languages, two tasks and two kinds of timestamps; beyond this all is forgotten.
 _MAX_KEYS: Final = 1024
+
+
+class Estimated(Protocol):
+    """A request as far as its estimate goes; `Estimates` fills in all but ``ordering``.
+
+    Attributes
+    ----------
+    key : Key
+        Under which its κ is found; one object shared by all requests of it.
+    service_s, tokens : float
+        The estimate in force, > 0; 0 before the first one.
+    queue_id : str
+        Queue of the partition.
+    estimated_version, checked_version : int
+        The snapshot that the estimate was made by, and the last one that it was compared with.
+    """
+
+    key: Key
+    service_s: float
+    tokens: float
+    queue_id: str
+    estimated_version: int
+    checked_version: int
+
+    @property
+    def ordering(self) -> Features:
+        """What the estimate is made of."""
+
+
+R = TypeVar("R", bound=Estimated)
 
 
 class Estimates:
@@ -50,14 +80,14 @@ class Estimates:
         # Keys whose requests are pending, and whether one of them moved after these were listed.
         self._moved: set[Key] = set()
         self._unlisted = False
-        self._pending: list[Record] = []
+        self._pending: list[Any] = []  # Any: records of the kind that `revise_some` is given
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Take a new snapshot; what it moves is found by `revise_some`."""
         self.snapshot = snapshot
         self._unprobed = list(self._probed)
 
-    def first(self, record: Record) -> Estimate:
+    def first(self, record: Estimated) -> None:
         """Estimate a request that was read for the first time, or anew after its next turn."""
         snapshot, features = self.snapshot, record.ordering
         key = features.key
@@ -68,30 +98,24 @@ class Estimates:
             self._probed[key] = _probe(snapshot, key)
         record.key = self._keys.setdefault(key, key)
         record.checked_version = record.estimated_version = snapshot.version
-        return evaluate(snapshot, features)
+        estimate = evaluate(snapshot, features)
+        record.service_s, record.tokens = estimate.service_s, estimate.tokens
+        record.queue_id = estimate.queue_id
 
-    def revised(self, record: Record) -> WaitingEntry | None:
-        """Give a new entry if the newest snapshot moves the estimate enough, else None."""
+    def revised(self, record: Estimated) -> bool:
+        """Estimate a request anew if the newest snapshot moves it enough; say whether it did."""
         snapshot = self.snapshot
         if record.checked_version == snapshot.version:
-            return None
+            return False
         record.checked_version = snapshot.version
-        entry = record.entry
-        if record.features is None or entry is None:
-            return None
+        if not record.service_s:
+            return False
         new = evaluate(snapshot, record.ordering)
-        if not _differs(entry, new):
-            return None
+        if not _differs(record, new):
+            return False
         record.estimated_version = snapshot.version
-        return WaitingEntry(
-            entry.request_id,
-            entry.enqueued_s,
-            new.service_s,
-            new.tokens,
-            new.queue_id,
-            entry.group_id,
-            entry.priority,
-        )
+        record.service_s, record.tokens, record.queue_id = new.service_s, new.tokens, new.queue_id
+        return True
 
     @property
     def busy(self) -> bool:
@@ -101,8 +125,8 @@ class Estimates:
     def revise_some(
         self,
         clock: Callable[[], float],
-        records: Callable[[], Iterable[Record]],
-        revise: Callable[[Record], None],
+        records: Callable[[], Iterable[R]],
+        revise: Callable[[R], object],
     ) -> None:
         """Probe keys and revise requests until the step's share of time is used up.
 
@@ -113,7 +137,7 @@ class Estimates:
         records : callable
             Lists the waiting requests; called when all keys are probed and one has moved.
         revise : callable
-            Asks for `revised` and applies the entry.
+            Asks for `revised` and tells the policy.
         """
         until_s = clock() + REVISION_BUDGET_S
         while self._unprobed:
@@ -171,7 +195,7 @@ def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:
     )
 
 
-def _differs(old: Estimate | WaitingEntry, new: Estimate) -> bool:
+def _differs(old: Estimate | Estimated, new: Estimate) -> bool:
     return (
         abs(new.service_s - old.service_s) >= REVISION_RATIO * old.service_s
         or abs(new.tokens - old.tokens) >= REVISION_RATIO * old.tokens
