@@ -1,0 +1,1 @@
+"""A discrete-event twin of a continuous-batching engine, in virtual time."""

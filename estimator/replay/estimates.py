@@ -1,0 +1,176 @@
+"""How much work a job is expected to be: learned as in production, by its duration, or known.
+
+`LearnedEstimates` is the third kind (`estimator.replay.learned`); all are asked through
+`Estimating`, so that a run does not know which it has.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from estimator.replay.job import Job
+from estimator.replay.outcome import Outcome
+from estimator.replay.profile import EngineProfile
+from estimator.replay.request import Request
+from sched_client.model import (
+    DEFAULT_KAPPA_TOKENS_PER_S,
+    DEFAULT_MEAN_AUDIO_S,
+    DEFAULT_TEXT_TOKENS,
+    WHISPER_MAX_TOKENS,
+    PolicyParameters,
+    ServiceTime,
+    Settings,
+)
+
+__all__ = ["DurationEstimates", "Estimating", "TrueEstimates"]
+
+_PRIOR: Final = ServiceTime()
+
+
+class Estimating(Protocol):
+    """What a run asks for estimates, and tells of its completions."""
+
+    @property
+    def parameters(self) -> PolicyParameters:
+        """What the policy works with from now on."""
+
+    @property
+    def wake_ns(self) -> int | None:
+        """When `wake` wants to be called next, at the first end of a step from then on."""
+
+    def first(self, request: Request) -> None:
+        """Fill in the estimate of a request that arrives."""
+
+    def revised(self, request: Request) -> bool:
+        """Renew the estimate of a request that is about to go next; say whether it moved."""
+
+    def finished(self, request: Request, outcome: Outcome) -> None:
+        """Take a request that ended."""
+
+    def wake(
+        self,
+        now_ns: int,
+        *,
+        waiting: Callable[[], Iterable[Request]],
+        running: Callable[[], Iterable[tuple[Request, int]]],
+        revise: Callable[[Request], object],
+    ) -> None:
+        """Do what is due.
+
+        Parameters
+        ----------
+        now_ns : int
+            The time.
+        waiting : callable
+            Lists who waits.
+        running : callable
+            Lists who runs, in order of admission, with their tokens so far.
+        revise : callable
+            Asks for `revised` and tells the queue.
+        """
+
+
+class FixedEstimates:
+    """Estimates that nothing is learned for; b₀ follows the mean work of what has ended.
+
+    Parameters
+    ----------
+    profile : EngineProfile
+        Turns tokens into seconds, at full slots.
+    settings : Settings, optional
+        The guard and the unit of work.
+    mean_service_s, mean_tokens : float, optional
+        Work of a mean request, which scales the guard's burst, > 0.
+    """
+
+    wake_ns: int | None = None
+
+    def __init__(
+        self,
+        profile: EngineProfile,
+        settings: Settings | None = None,
+        *,
+        mean_service_s: float = _PRIOR.mean_service_s,
+        mean_tokens: float = _PRIOR.mean_tokens,
+    ) -> None:
+        settings = settings or Settings()
+        mean = mean_service_s if settings.order_by == "service" else mean_tokens
+        self.parameters = PolicyParameters(
+            order_by=settings.order_by,
+            phi=settings.phi,
+            burst_work=settings.burst_requests * mean,
+            guard_s=settings.guard_s,
+        )
+        slots = profile.slots
+        self._profile = profile
+        self._slots = slots
+
+    def expected_tokens(self, job: Job) -> float:
+        """Give the tokens that a job is expected to produce, ≥ 1."""
+        raise NotImplementedError
+
+    def first(self, request: Request) -> None:
+        """Fill in the estimate of a request that arrives."""
+        job = request.job
+        tokens = self.expected_tokens(job)
+        request.tokens = tokens
+        request.service_s = self._profile.service_s(tokens, job.prompt_tokens, self._slots)
+
+    def revised(self, request: Request) -> bool:  # noqa: ARG002 - the protocol's; nothing moves
+        """Say that no estimate moves."""
+        return False
+
+    def finished(self, request: Request, outcome: Outcome) -> None:
+        """Learn nothing."""
+
+    def wake(
+        self,
+        now_ns: int,
+        *,
+        waiting: Callable[[], Iterable[Request]],
+        running: Callable[[], Iterable[tuple[Request, int]]],
+        revise: Callable[[Request], object],
+    ) -> None:
+        """Do nothing: nothing is ever due."""
+
+
+class TrueEstimates(FixedEstimates):
+    """The tokens that a job will produce: what no scheduler can know."""
+
+    def expected_tokens(self, job: Job) -> float:
+        """Give what will come out if nobody leaves."""
+        return float(job.produced_tokens)
+
+
+class DurationEstimates(FixedEstimates):
+    """One κ for all, and no intercept: what can be said before anything is learned.
+
+    Parameters
+    ----------
+    profile, settings, mean_service_s, mean_tokens
+        As `FixedEstimates`.
+    kappa_tokens_per_s : float
+        Output tokens per second of audio, > 0. Text counts as `DEFAULT_TEXT_TOKENS`.
+    """
+
+    def __init__(
+        self,
+        profile: EngineProfile,
+        settings: Settings | None = None,
+        *,
+        mean_service_s: float = _PRIOR.mean_service_s,
+        mean_tokens: float = _PRIOR.mean_tokens,
+        kappa_tokens_per_s: float = DEFAULT_KAPPA_TOKENS_PER_S,
+    ) -> None:
+        super().__init__(profile, settings, mean_service_s=mean_service_s, mean_tokens=mean_tokens)
+        self._kappa = kappa_tokens_per_s
+
+    def expected_tokens(self, job: Job) -> float:
+        """Give κ · seconds of audio, at least one and at most what may come out."""
+        if job.kind in ("detection", "beam_step"):
+            return 1.0
+        if job.kind == "text":
+            tokens = DEFAULT_TEXT_TOKENS
+        else:
+            audio_s = DEFAULT_MEAN_AUDIO_S if job.audio_s is None else job.audio_s
+            tokens = self._kappa * audio_s
+        return min(max(tokens, 1.0), float(job.max_tokens or WHISPER_MAX_TOKENS))
