@@ -1,0 +1,210 @@
+"""What a run is summed up in: quantiles, extremes, throughput, and how sure a difference is.
+
+A percentile is numpy's: linear between the two nearest of the sorted values, exact over all
+requests (`numpy.percentile`, method ``linear``). Times hold the engine's constant overhead.
+"""
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Final
+
+import numpy as np
+
+from estimator.replay.job import NS_PER_S
+from estimator.replay.outcome import Outcome, Totals
+from estimator.replay.profile import EngineProfile
+
+_QUANTILES: Final = (50, 90, 99)
+# Student's t at 97.5 % for 1, 2, … degrees of freedom (any table); from 11 on, the first three
+# terms of its expansion are exact to 1e-4 (Abramowitz & Stegun, 26.7.5).
+_T_975: Final = (
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+)  # fmt: skip
+_Z_975: Final = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Quantiles and mean of one quantity, in its unit."""
+
+    p50: float
+    p90: float
+    p99: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What came of a run.
+
+    Attributes
+    ----------
+    n : int
+        Requests that finished; the figures are theirs.
+    aborted_count : int
+        Requests whose caller left.
+    ttft_s, e2e_s : Spread
+        From arrival to the first token, and to the end.
+    max_wait_s : float
+        The longest time from an arrival to the first admission, or to an abort before it.
+    slowdown_p50, slowdown_p99 : float
+        E2E over what the same request takes on an idle engine.
+    throughput_rps : float
+        Finished requests over the seconds from the first arrival to the last end.
+    mean_batch : float
+        Running requests, averaged over the time in which the engine made steps.
+    preemption_count : int
+        How often a request lost its place in the engine.
+    """
+
+    n: int
+    aborted_count: int
+    ttft_s: Spread
+    e2e_s: Spread
+    max_wait_s: float
+    slowdown_p50: float
+    slowdown_p99: float
+    throughput_rps: float
+    mean_batch: float
+    preemption_count: int
+
+
+class Recorder:
+    """Takes a run's outcomes as they come; holds 32 bytes of each.
+
+    Parameters
+    ----------
+    profile : EngineProfile
+        Gives what a request takes alone, and the time outside the engine.
+
+    Attributes
+    ----------
+    finished_s, ttft_s, e2e_s : array of float
+        Of the requests that finished, in the order in which they did.
+    """
+
+    def __init__(self, profile: EngineProfile) -> None:
+        self.finished_s = array("d")
+        self.ttft_s = array("d")
+        self.e2e_s = array("d")
+        self._slowdown = array("d")
+        self._profile = profile
+        self._max_wait_ns = 0
+
+    def __call__(self, outcome: Outcome) -> None:
+        """Take one outcome."""
+        job, admitted_ns, first_ns, finished_ns, tokens, *_, finish = outcome
+        arrival_ns = job.arrival_ns
+        waited_ns = (finished_ns if admitted_ns is None else admitted_ns) - arrival_ns
+        self._max_wait_ns = max(self._max_wait_ns, waited_ns)
+        if finish == "aborted" or first_ns is None:
+            return
+        profile = self._profile
+        overhead_s = profile.request_overhead_s
+        e2e_s = (finished_ns - arrival_ns) / NS_PER_S + overhead_s
+        self.finished_s.append(finished_ns / NS_PER_S)
+        self.ttft_s.append((first_ns - arrival_ns) / NS_PER_S + overhead_s)
+        self.e2e_s.append(e2e_s)
+        alone_s = profile.service_s(tokens, job.prompt_tokens) + overhead_s
+        self._slowdown.append(e2e_s / alone_s)
+
+    def figures(self, totals: Totals) -> Figures:
+        """Sum up a run that has ended.
+
+        Raises
+        ------
+        ValueError
+            If no request finished.
+        """
+        n = len(self.e2e_s)
+        if n == 0:
+            raise ValueError("no request finished: every caller left before the end")
+        slowdown = np.percentile(np.frombuffer(self._slowdown), (50, 99))
+        return Figures(
+            n=n,
+            aborted_count=totals.aborted,
+            ttft_s=spread_of(self.ttft_s),
+            e2e_s=spread_of(self.e2e_s),
+            max_wait_s=self._max_wait_ns / NS_PER_S,
+            slowdown_p50=float(slowdown[0]),
+            slowdown_p99=float(slowdown[1]),
+            throughput_rps=n * NS_PER_S / max(totals.last_end_ns - totals.first_arrival_ns, 1),
+            mean_batch=totals.running_ns / max(totals.busy_ns, 1),
+            preemption_count=totals.preemptions,
+        )
+
+
+def spread_of(values: "array[float]") -> Spread:
+    """Give quantiles and mean.
+
+    Examples
+    --------
+    >>> spread_of(array("d", [1.0, 2.0, 3.0])).p90
+    2.8
+    """
+    numbers = np.frombuffer(values)
+    p50, p90, p99 = (float(one) for one in np.percentile(numbers, _QUANTILES))
+    return Spread(p50, p90, p99, float(np.mean(numbers)))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """By how many percent a figure is above another's, over paired seeds.
+
+    Attributes
+    ----------
+    percent : float or None
+        From the mean of the log ratios; None where a figure is 0.
+    low, high : float or None
+        The 95 % interval of that mean; None with one seed.
+    """
+
+    percent: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def change_of(values: Sequence[float], against: Sequence[float]) -> Change:
+    """Compare a figure with that of another policy, seed by seed.
+
+    Parameters
+    ----------
+    values, against : sequence of float
+        The figure of each seed, in the same order: both policies saw the same requests.
+
+    Returns
+    -------
+    Change
+        exp of the mean log ratio and of its Student interval, as percentages.
+
+    Examples
+    --------
+    >>> change_of([2.0], [1.0])
+    Change(percent=100.0, low=None, high=None)
+    """
+    if not all(one > 0.0 for one in (*values, *against)):
+        return Change(None)
+    logs = [math.log(ours / theirs) for ours, theirs in zip(values, against, strict=True)]
+    middle = fmean(logs)
+    if len(logs) == 1:
+        return Change(_percent(middle))
+    half = student_t(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return Change(_percent(middle), _percent(middle - half), _percent(middle + half))
+
+
+def _percent(log_ratio: float) -> float:
+    return 100.0 * math.expm1(log_ratio)
+
+
+def student_t(degrees: int) -> float:
+    """Give Student's t at 97.5 % for at least one degree of freedom, to 1e-4 relative."""
+    if degrees <= len(_T_975):
+        return _T_975[degrees - 1]
+    z = _Z_975
+    first = (z**3 + z) / 4.0
+    second = (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
+    third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
+    return z + first / degrees + second / degrees**2 + third / degrees**3

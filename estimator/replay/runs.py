@@ -1,0 +1,196 @@
+"""One run of a workload through an engine under a policy, and what load 1 is.
+
+Owns how a replay's settings become a simulation: which estimates, which guard, which requests.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, get_args
+
+from estimator.replay.arrivals import Arrivals
+from estimator.replay.estimates import DurationEstimates, Estimating, TrueEstimates
+from estimator.replay.figures import Figures, Recorder
+from estimator.replay.job import NS_PER_S, Job
+from estimator.replay.outcome import Outcome
+from estimator.replay.profile import EngineProfile
+from estimator.replay.simulation import simulate
+from estimator.replay.workload import Workload
+from sched_client.model import Settings
+from sched_client.policies import create_policy
+
+EstimateKind = Literal["learned", "duration", "true"]
+ESTIMATE_KINDS: Final[tuple[str, ...]] = get_args(EstimateKind)
+BASELINE: Final = "fcfs"
+# Requests of the saturated run that capacity is measured on: enough batches that the first and
+# the last, which are not full of a mix, weigh little.
+_SATURATED_BATCHES: Final = 40
+_MIN_SATURATED: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """All that a run depends on, but for policy, rate and seed.
+
+    Attributes
+    ----------
+    profile : EngineProfile
+        The engine.
+    workload : Workload
+        The requests.
+    arrivals : Arrivals
+        How they come.
+    settings : Settings
+        Guard and unit of work; mode and policy of it are not read.
+    estimates : {"learned", "duration", "true"}
+        What the policies order by.
+    warm : bool
+        Learn from requests of the same files first.
+    """
+
+    profile: EngineProfile
+    workload: Workload
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    settings: Settings = field(default_factory=Settings)
+    estimates: EstimateKind = "learned"
+    warm: bool = False
+
+
+class Point(NamedTuple):
+    """How hard an engine is driven.
+
+    Attributes
+    ----------
+    rate_rps : float or None
+        Requests a second; None where the trace's own times are kept.
+    load : float
+        The rate over the engine's capacity.
+    """
+
+    rate_rps: float | None
+    load: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run and what came of it; ``record`` holds each request's times, where it was kept."""
+
+    policy: str
+    point: Point
+    seed: int
+    figures: Figures
+    record: Recorder | None = None
+
+
+def estimates_of(setup: Setup) -> Estimating:
+    """Make a run's estimates, with nothing learned from another run."""
+    tokens = setup.workload.mean_tokens
+    prompt_tokens = round(setup.workload.mean_prompt_tokens)
+    profile = setup.profile
+    make = TrueEstimates if setup.estimates == "true" else DurationEstimates
+    return make(
+        profile,
+        setup.settings,
+        mean_service_s=profile.service_s(tokens, prompt_tokens, profile.slots),
+        mean_tokens=tokens,
+    )
+
+
+def run_once(
+    setup: Setup,
+    policy: str,
+    point: Point,
+    seed: int,
+    *,
+    keep: bool = False,
+    on_request: Callable[[], object] = lambda: None,
+) -> Run:
+    """Replay a workload once.
+
+    Parameters
+    ----------
+    setup : Setup
+        What is replayed on what.
+    policy : str
+        One of `sched_client.policies.POLICY_NAMES`.
+    point : Point
+        How hard.
+    seed : int
+        Which requests, and when; the same for every policy.
+    keep : bool
+        Keep each request's times.
+    on_request : callable, optional
+        Called as each request ends.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ValueError
+        For an unknown policy, a rate out of limits, a request that the engine can never hold, or
+        a run in which nobody stayed to the end.
+    """
+    recorder = Recorder(setup.profile)
+    estimates = estimates_of(setup)
+
+    def on_outcome(outcome: Outcome) -> None:
+        recorder(outcome)
+        on_request()
+
+    totals = simulate(
+        setup.workload.jobs(setup.arrivals, rate_rps=point.rate_rps, seed=seed),
+        setup.profile,
+        create_policy(policy, estimates.parameters),
+        estimates,
+        on_outcome=on_outcome,
+    )
+    return Run(
+        policy=policy,
+        point=point,
+        seed=seed,
+        figures=recorder.figures(totals),
+        record=recorder if keep else None,
+    )
+
+
+def capacity_rps(profile: EngineProfile, workload: Workload, seed: int) -> float:
+    """Measure what load 1 is: requests a second of an engine that is never out of work.
+
+    Parameters
+    ----------
+    profile : EngineProfile
+        The engine.
+    workload : Workload
+        Its requests are drawn at random, each file by its share, and are all there at once.
+    seed : int
+        Decides the draw.
+
+    Returns
+    -------
+    float
+        First come, first served. Counted from the end of the first quarter of the requests until
+        the queue is empty, so that neither the first batches, which start together, nor the
+        last, which are not full, count.
+    """
+    n = max(_SATURATED_BATCHES * profile.slots, _MIN_SATURATED)
+    ends = array("q")
+    empty_ns = 0
+
+    def on_admission(job: Job, now_ns: int, preemptions: int) -> None:  # noqa: ARG001 - theirs
+        nonlocal empty_ns
+        empty_ns = now_ns
+
+    estimates = TrueEstimates(profile)
+    simulate(
+        workload.saturated(n, seed),
+        profile,
+        create_policy(BASELINE, estimates.parameters),
+        estimates,
+        on_outcome=lambda outcome: ends.append(outcome.finished_ns),
+        on_admission=on_admission,
+    )
+    first, last = n // 4, bisect_right(ends, empty_ns)
+    return (last - first) * NS_PER_S / (ends[last - 1] - ends[first - 1])

@@ -1,0 +1,247 @@
+"""What is replayed: which request of which file comes when, in a run of any length.
+
+Files follow one another, or are mixed. Requests come in the files' order while there are enough
+of them, else they are drawn with replacement. Everything is a stream: a million requests drawn
+from a small file need no more memory than the file.
+"""
+
+import heapq
+import random
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from typing import Final
+
+from estimator.replay.arrivals import Arrivals, check_rate
+from estimator.replay.job import NS_PER_S, Job
+from estimator.replay.rows import Rows
+
+MAX_REQUESTS: Final = 10_000_000
+# (nanoseconds, file, row) of a request that comes at its own time.
+_Timed = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Requests to be replayed.
+
+    Attributes
+    ----------
+    files : tuple of Rows
+        At least one, none empty.
+    n : int
+        Requests of a run, in [1, 10,000,000].
+    weights : tuple of float
+        Mixes the files: how often each is drawn from, in any unit. Empty: one after another,
+        each with an equal share of the requests (all of its rows where ``n`` is all rows).
+    resample : bool
+        Draw with replacement even where there are enough rows.
+
+    Raises
+    ------
+    ValueError
+        Names the value, the limit and the remedy.
+    """
+
+    files: tuple[Rows, ...]
+    n: int
+    weights: tuple[float, ...] = ()
+    resample: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.files or not all(map(len, self.files)):
+            raise ValueError("a workload needs at least one request; name a trace")
+        if not 1 <= self.n <= MAX_REQUESTS:
+            raise ValueError(f"{self.n:,} requests, the limits are 1 and {MAX_REQUESTS:,}")
+        if not self.weights:
+            return
+        if len(self.weights) != len(self.files):
+            counts = f"{len(self.weights)} weights for {len(self.files)} files"
+            raise ValueError(f"{counts}; give one for each file")
+        if not all(0.0 < weight < float("inf") for weight in self.weights):
+            shown = ",".join(f"{weight:g}" for weight in self.weights)
+            raise ValueError(f"weights are {shown}; each must be a number above 0")
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all files."""
+        return sum(map(len, self.files))
+
+    @property
+    def shares(self) -> tuple[int, ...]:
+        """Requests of each file where they follow one another."""
+        if self.n == self.n_rows:
+            return tuple(map(len, self.files))
+        each, rest = divmod(self.n, len(self.files))
+        return tuple(each + (index < rest) for index in range(len(self.files)))
+
+    @property
+    def mean_tokens(self) -> float:
+        """Mean output tokens of a request, each file by its share."""
+        return self._mean(tuple(rows.mean_tokens for rows in self.files))
+
+    @property
+    def mean_prompt_tokens(self) -> float:
+        """Mean prompt tokens of a request, each file by its share."""
+        return self._mean(tuple(rows.mean_prompt_tokens for rows in self.files))
+
+    def _mean(self, of_files: tuple[float, ...]) -> float:
+        weights = self.weights or self.shares
+        total = sum(mean * weight for mean, weight in zip(of_files, weights, strict=True))
+        return total / sum(weights)
+
+    def is_drawn(self, file: int) -> bool:
+        """Tell whether a file's requests are drawn with replacement, not taken in order."""
+        return bool(self.weights) or self.resample or self.shares[file] > len(self.files[file])
+
+    def describe(self) -> str:
+        """Say in one line what comes and how it was chosen."""
+        if self.weights:
+            total = sum(self.weights)
+            parts = (
+                f"{weight / total:.0%} {rows.name}"
+                for rows, weight in zip(self.files, self.weights, strict=True)
+            )
+            return f"{self.n:,} requests, mixed of {', '.join(parts)}, drawn with replacement"
+        parts = (
+            f"{share:,} of {rows.name} "
+            f"({'drawn with replacement' if self.is_drawn(index) else 'in its order'})"
+            for index, (rows, share) in enumerate(zip(self.files, self.shares, strict=True))
+        )
+        return f"{self.n:,} requests: {', then '.join(parts)}"
+
+    def jobs(self, arrivals: Arrivals, *, rate_rps: float | None, seed: int) -> Iterator[Job]:
+        """Yield a run's jobs in order of arrival.
+
+        Parameters
+        ----------
+        arrivals : Arrivals
+            How they come.
+        rate_rps : float or None
+            Mean requests a second; None, for arrivals of a trace, leaves its own times.
+        seed : int
+            Which requests are drawn, and when they come. The same seed gives the same requests
+            at every rate.
+
+        Yields
+        ------
+        Job
+
+        Raises
+        ------
+        ValueError
+            For a rate out of limits, or a trace whose times cannot be used.
+        """
+        if arrivals.kind == "trace":
+            return self._at_own_times(rate_rps, seed)
+        if rate_rps is None:
+            raise ValueError("a rate is missing: only arrivals of a trace have one of their own")
+        times = arrivals.times_ns(rate_rps, seed)
+        return (
+            self.files[file].job(row, index, arrival_ns, file)
+            for index, ((file, row), arrival_ns) in enumerate(
+                zip(self._chosen(seed), times, strict=False)
+            )
+        )
+
+    def saturated(self, n: int, seed: int) -> Iterator[Job]:
+        """Yield jobs that are all there at once, drawn as often as each file's requests come."""
+        rng = random.Random(f"{seed}/saturated")  # noqa: S311 - a scenario, no secret
+        weights = self.weights or self.shares
+        bounds = list(accumulate(weights))
+        for index in range(n):
+            file = _drawn_file(rng, bounds)
+            rows = self.files[file]
+            # Nobody leaves: what is asked is how much the engine can do.
+            yield rows.job(int(rng.random() * len(rows)), index, 0, file)._replace(abort_ns=None)
+
+    def _chosen(self, seed: int) -> Iterator[tuple[int, int]]:
+        """Yield file and row of each request."""
+        rng = random.Random(f"{seed}/rows")  # noqa: S311 - a scenario, no secret
+        if self.weights:
+            bounds = list(accumulate(self.weights))
+            for _ in range(self.n):
+                file = _drawn_file(rng, bounds)
+                yield file, int(rng.random() * len(self.files[file]))
+            return
+        for file, share in enumerate(self.shares):
+            if self.is_drawn(file):
+                n_rows = len(self.files[file])
+                for _ in range(share):
+                    yield file, int(rng.random() * n_rows)
+            else:
+                for row in range(share):
+                    yield file, row
+
+    def _at_own_times(self, rate_rps: float | None, seed: int) -> Iterator[Job]:
+        timed = self._side_by_side(seed) if self.weights else self._one_by_one()
+        factor = 1.0
+        if rate_rps is not None:
+            check_rate(rate_rps)
+            factor = self.own_rate_rps(seed) / rate_rps
+        for index, (at_ns, file, row) in enumerate(timed):
+            yield self.files[file].job(row, index, int(at_ns * factor), file)
+
+    def own_rate_rps(self, seed: int) -> float:
+        """Give the mean rate of the rows' own times.
+
+        Raises
+        ------
+        ValueError
+            The requests come all at once, or are fewer than two, or more than there are rows.
+        """
+        timed = self._side_by_side(seed) if self.weights else self._one_by_one()
+        n, last_ns = 0, 0
+        for n, (last_ns, _, _) in enumerate(timed, start=1):  # noqa: B007 - the last one counts
+            pass
+        if last_ns == 0:
+            raise ValueError("the trace's requests come all at once: it has no rate of its own")
+        return (n - 1) * NS_PER_S / last_ns
+
+    def _one_by_one(self) -> Iterator[_Timed]:
+        """Yield files on one clock: each begins one of its mean gaps after the one before."""
+        start_ns = 0
+        for file, (rows, share) in enumerate(zip(self.files, self.shares, strict=True)):
+            _check_times(rows, share)
+            times = rows.arrivals_ns
+            span_ns = times[share - 1] - times[0]
+            if file:
+                start_ns += span_ns // max(share - 1, 1)
+            for row in range(share):
+                yield start_ns + times[row] - times[0], file, row
+            start_ns += span_ns
+
+    def _side_by_side(self, seed: int) -> Iterator[_Timed]:
+        """Yield files on their common clock, of each file a share of its weight over the most."""
+        streams = [
+            _thinned(rows, file, weight / max(self.weights), seed)
+            for file, (rows, weight) in enumerate(zip(self.files, self.weights, strict=True))
+        ]
+        first_ns = None
+        for at_ns, file, row in islice(heapq.merge(*streams), self.n):
+            first_ns = at_ns if first_ns is None else first_ns
+            yield at_ns - first_ns, file, row
+
+
+def _thinned(rows: Rows, file: int, share: float, seed: int) -> Iterator[_Timed]:
+    _check_times(rows, 1)
+    rng = random.Random(f"{seed}/thinned/{file}")  # noqa: S311 - a scenario, no secret
+    for row, at_ns in enumerate(rows.arrivals_ns):
+        if rng.random() < share:
+            yield at_ns, file, row
+
+
+def _check_times(rows: Rows, share: int) -> None:
+    if len(rows.arrivals_ns) != len(rows):
+        raise ValueError(f"{rows.name}: rows lack arrival_s; take other arrivals than the trace's")
+    if share > len(rows):
+        counts = f"{rows.name} has {len(rows):,} requests of its own time, not {share:,}"
+        raise ValueError(f"{counts}; ask for fewer, or take other arrivals than the trace's")
+
+
+def _drawn_file(rng: random.Random, bounds: Sequence[float]) -> int:
+    """Draw an index by cumulative weights; one file costs no draw."""
+    if len(bounds) == 1:
+        return 0
+    return min(bisect_right(bounds, rng.random() * bounds[-1]), len(bounds) - 1)
