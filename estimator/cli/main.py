@@ -20,6 +20,7 @@ from estimator.cli import (
     learn,
     mode,
     predict,
+    replay,
     serve,
     status,
 )
@@ -51,7 +52,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (serve, predict, status, kappa, drift, explain, learn, evaluate, export, demo):
+_MODULES: Final = (
+    serve, predict, status, kappa, drift, explain, learn, evaluate, replay, export, demo,
+)  # fmt: skip
+for _module in _MODULES:
     app.command()(getattr(_module, _module.__name__.rsplit(".", 1)[-1]))
 app.add_typer(mode.app, name="mode")
 

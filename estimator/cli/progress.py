@@ -17,11 +17,16 @@ class Progress:
     ----------
     label : str
         What is going on; printable.
+    shown : bool
+        False keeps it silent on a terminal too.
+    unit : str
+        What is counted.
     """
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, *, shown: bool = True, unit: str = "rows") -> None:
         self.label = label
-        self._shown = sys.stderr.isatty()
+        self.unit = unit
+        self._shown = shown and sys.stderr.isatty()
         self._started_s = self._drawn_s = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -42,7 +47,7 @@ class Progress:
         Parameters
         ----------
         n : int
-            Rows so far.
+            Units so far.
         ratio : float, optional
             Share of the whole, in [0, 1], where it is known.
         """
@@ -55,5 +60,5 @@ class Progress:
         if ratio is not None:
             filled = round(ratio * _BAR)
             bar = f"[{'#' * filled}{'.' * (_BAR - filled)}] {ratio:4.0%} "
-        line = f"\r\x1b[K{self.label} {bar}{n:,} rows, {rate:,.0f}/s"
+        line = f"\r\x1b[K{self.label} {bar}{n:,} {self.unit}, {rate:,.0f}/s"
         print(line, end="", file=sys.stderr, flush=True)

@@ -17,6 +17,12 @@ from estimator.replay.job import NS_PER_S
 from estimator.replay.outcome import Outcome, Totals
 from estimator.replay.profile import EngineProfile
 
+METRICS: Final = (
+    "ttft_s_p50", "ttft_s_p90", "ttft_s_p99", "ttft_s_mean",
+    "e2e_s_p50", "e2e_s_p90", "e2e_s_p99", "e2e_s_mean",
+    "max_wait_s", "slowdown_p50", "slowdown_p99", "throughput_rps", "mean_batch",
+)  # fmt: skip
+SPREADS: Final = ("ttft_s", "e2e_s")
 _QUANTILES: Final = (50, 90, 99)
 # Student's t at 97.5 % for 1, 2, … degrees of freedom (any table); from 11 on, the first three
 # terms of its expansion are exact to 1e-4 (Abramowitz & Stegun, 26.7.5).
@@ -70,6 +76,14 @@ class Figures:
     throughput_rps: float
     mean_batch: float
     preemption_count: int
+
+
+def metric(figures: Figures, name: str) -> float:
+    """Give one of `METRICS`."""
+    for spread in SPREADS:
+        if name.startswith(f"{spread}_"):
+            return float(getattr(getattr(figures, spread), name.removeprefix(f"{spread}_")))
+    return float(getattr(figures, name))
 
 
 class Recorder:

@@ -6,17 +6,11 @@ Owns which runs are made and how they are summed up; the keys of ``kappad replay
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from statistics import fmean
-from typing import Any, Final
+from typing import Any
 
-from estimator.replay.figures import Figures, change_of
+from estimator.replay.capacity import TOLERANCE_RATIO, Carried, Limit
+from estimator.replay.figures import METRICS, SPREADS, change_of, metric
 from estimator.replay.runs import BASELINE, Point, Run, Setup, run_once
-
-METRICS: Final = (
-    "ttft_s_p50", "ttft_s_p90", "ttft_s_p99", "ttft_s_mean",
-    "e2e_s_p50", "e2e_s_p90", "e2e_s_p99", "e2e_s_mean",
-    "max_wait_s", "slowdown_p50", "slowdown_p99", "throughput_rps", "mean_batch",
-)  # fmt: skip
-_SPREADS: Final = ("ttft_s", "e2e_s")
 
 
 def replay(
@@ -25,7 +19,7 @@ def replay(
     policies: Sequence[str],
     points: Sequence[Point],
     seeds: Sequence[int],
-    keep_first: bool = False,
+    keep_curves: bool = False,
     on_request: Callable[[], object] = lambda: None,
 ) -> list[Run]:
     """Run every policy at every point with every seed.
@@ -38,8 +32,8 @@ def replay(
         In this order; `with_baseline` puts fcfs first.
     points, seeds : sequence
         At least one each.
-    keep_first : bool
-        Keep each request's times of the first seed's runs.
+    keep_curves : bool
+        Keep what can be drawn of the first seed's runs.
     on_request : callable, optional
         Called as each request ends.
 
@@ -59,7 +53,7 @@ def replay(
             policy,
             point,
             seed,
-            keep=keep_first and seed == seeds[0],
+            keep_curves=keep_curves and seed == seeds[0],
             on_request=on_request,
         )
         for point in points
@@ -77,14 +71,6 @@ def with_baseline(policies: Sequence[str]) -> tuple[str, ...]:
     ('fcfs', 'sjf', 'hrrn')
     """
     return tuple(dict.fromkeys((BASELINE, *policies)))
-
-
-def metric(figures: Figures, name: str) -> float:
-    """Give one of `METRICS`."""
-    for spread in _SPREADS:
-        if name.startswith(f"{spread}_"):
-            return float(getattr(getattr(figures, spread), name.removeprefix(f"{spread}_")))
-    return float(getattr(figures, name))
 
 
 def document_of(
@@ -106,19 +92,74 @@ def document_of(
     dict
         See docs/commands.md.
     """
-    settings, arrivals = setup.settings, setup.arrivals
+    return {
+        **_head(setup, capacity_rps),
+        "runs": [_run(one) for one in runs],
+        "summary": summary_of(runs),
+    }
+
+
+def capacity_document(
+    found: Sequence[Carried],
+    limit: Limit,
+    setup: Setup,
+    capacity_rps: float,
+    *,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+) -> dict[str, Any]:  # Any: as above
+    """Give what ``replay --capacity --json`` prints.
+
+    Parameters
+    ----------
+    found : sequence of Carried
+        One of each policy.
+    limit : Limit
+        What had to hold.
+    setup, capacity_rps
+        As for `document_of`.
+    rates : sequence of float
+        For which pods are counted.
+    seeds : sequence of int
+        What was averaged over.
+
+    Returns
+    -------
+    dict
+        See docs/commands.md.
+    """
+    return {
+        **_head(setup, capacity_rps),
+        "limit": limit.text,
+        "seed_count": len(seeds),
+        "tolerance_rps": TOLERANCE_RATIO * capacity_rps,
+        "capacity": [
+            {
+                "policy": one.policy,
+                "rate_rps": one.rate_rps,
+                "load": one.load,
+                "value_s": one.value_s,
+                "bound": one.bound,
+                "pods": [{"rate_rps": rate, "pod_count": one.pods(rate)} for rate in rates],
+            }
+            for one in found
+        ],
+    }
+
+
+def _head(setup: Setup, capacity_rps: float) -> dict[str, Any]:  # Any: as above
+    settings = setup.settings
     return {
         "engine": setup.profile.name,
         "capacity_rps": capacity_rps,
         "workload": setup.workload.describe(),
-        "arrivals": asdict(arrivals),
+        "assumption": setup.workload.assumption,
+        "arrivals": asdict(setup.arrivals),
         "estimates": setup.estimates,
         "start": "warm" if setup.warm else "cold",
         "order_by": settings.order_by,
         "phi": settings.phi,
         "burst_requests": settings.burst_requests,
-        "runs": [_run(one) for one in runs],
-        "summary": summary_of(runs),
     }
 
 
@@ -163,9 +204,9 @@ def _summary(runs: Sequence[Run], baseline: Sequence[Run]) -> dict[str, Any]:  #
     first = runs[0]
     spreads = {
         spread: {part: means[f"{spread}_{part}"] for part in ("p50", "p90", "p99", "mean")}
-        for spread in _SPREADS
+        for spread in SPREADS
     }
-    rest = {name: means[name] for name in METRICS if not name.startswith(_SPREADS)}
+    rest = {name: means[name] for name in METRICS if not name.startswith(SPREADS)}
     return {
         "policy": first.policy,
         "rate_rps": first.point.rate_rps,

@@ -41,6 +41,8 @@ class Rows:
     ----------
     name : str
         The file, as the user named it.
+    assumption : str
+        What was assumed of the requests, to be told with every result.
 
     Attributes
     ----------
@@ -50,8 +52,9 @@ class Rows:
         Rows that failed, and aborted ones of which the trace does not tell when the caller left.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, assumption: str = "") -> None:
         self.name = name
+        self.assumption = assumption
         self.arrivals_ns = array("q")
         self.n_left_out = 0
         self._audio_s = array("d")
@@ -201,9 +204,9 @@ def _in_order(name: str, row: TraceRow, last_s: float) -> float:
     return row.arrival_s
 
 
-def uniform_rows() -> Rows:
+def uniform_rows(*, language_hidden: bool = False) -> Rows:
     """Give the paper's synthetic mix; its rows are equally likely, to be drawn at random."""
-    rows = Rows(UNIFORM_5_30)
+    rows = Rows(UNIFORM_5_30, UNIFORM_ASSUMPTION)
     normal = NormalDist()
     for audio_s in UNIFORM_AUDIO_S:
         for step in range(_UNIFORM_QUANTILES):
@@ -216,6 +219,7 @@ def uniform_rows() -> Rows:
                     audio_s=audio_s,
                     duration_source="hint",
                     output_tokens=min(max(round(tokens), 1), WHISPER_MAX_TOKENS),
-                )
+                ),
+                language_hidden=language_hidden,
             )
     return rows

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, get_args
 
 from estimator.replay.arrivals import Arrivals
+from estimator.replay.curves import Curves, curves_of
 from estimator.replay.estimates import DurationEstimates, Estimating, TrueEstimates
 from estimator.replay.figures import Figures, Recorder
 from estimator.replay.job import NS_PER_S, Job
@@ -62,25 +63,25 @@ class Point(NamedTuple):
 
     Attributes
     ----------
-    rate_rps : float or None
-        Requests a second; None where the trace's own times are kept.
+    rate_rps : float
+        Requests a second, in the mean.
     load : float
         The rate over the engine's capacity.
     """
 
-    rate_rps: float | None
+    rate_rps: float
     load: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run and what came of it; ``record`` holds each request's times, where it was kept."""
+    """One run and what came of it; ``curves`` where they were to be kept."""
 
     policy: str
     point: Point
     seed: int
     figures: Figures
-    record: Recorder | None = None
+    curves: Curves | None = None
 
 
 def estimates_of(setup: Setup) -> Estimating:
@@ -103,7 +104,7 @@ def run_once(
     point: Point,
     seed: int,
     *,
-    keep: bool = False,
+    keep_curves: bool = False,
     on_request: Callable[[], object] = lambda: None,
 ) -> Run:
     """Replay a workload once.
@@ -118,8 +119,8 @@ def run_once(
         How hard.
     seed : int
         Which requests, and when; the same for every policy.
-    keep : bool
-        Keep each request's times.
+    keep_curves : bool
+        Draw what came of it later on.
     on_request : callable, optional
         Called as each request ends.
 
@@ -152,7 +153,7 @@ def run_once(
         point=point,
         seed=seed,
         figures=recorder.figures(totals),
-        record=recorder if keep else None,
+        curves=curves_of(recorder) if keep_curves else None,
     )
 
 

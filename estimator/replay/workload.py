@@ -69,6 +69,11 @@ class Workload:
         return sum(map(len, self.files))
 
     @property
+    def assumption(self) -> str:
+        """What was assumed of the requests; empty for traces."""
+        return "; ".join(rows.assumption for rows in self.files if rows.assumption)
+
+    @property
     def shares(self) -> tuple[int, ...]:
         """Requests of each file where they follow one another."""
         if self.n == self.n_rows:

@@ -1,0 +1,180 @@
+"""What ``kappad replay`` was asked for, read and checked: traces, arrivals, guard, engine."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast, get_args
+
+import typer
+
+from estimator.cli import replay_options as options
+from estimator.cli.terminal import EXIT_PARTIAL, EXIT_USAGE, CommandError, warn
+from sched_client.model import OrderBy, Settings
+
+if TYPE_CHECKING:  # numpy and the core only when the command runs
+    from estimator.replay.arrivals import ArrivalKind, Arrivals
+    from estimator.replay.profile import EngineProfile
+    from estimator.replay.rows import Rows
+    from estimator.replay.runs import EstimateKind
+    from estimator.replay.workload import Workload
+
+# Bad rows named one by one; a file with more is another kind of file.
+_MAX_NAMED: Final = 20
+# A synthetic mix has no length of its own; ten batches of an A100's 256 slots.
+_SYNTHETIC_REQUESTS: Final = 2560
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turn what is wrong with an input into one line and an exit code.
+
+    Raises
+    ------
+    CommandError
+        3 for a trace, 2 for a profile or for values that contradict one another.
+    """
+    from estimator.replay.profile import ProfileError  # noqa: PLC0415 # light start
+    from estimator.traces import TraceError  # noqa: PLC0415 # light start
+
+    try:
+        yield
+    except TraceError as error:
+        raise CommandError(str(error), EXIT_PARTIAL) from error
+    except (ProfileError, ValueError) as error:
+        raise CommandError(str(error), EXIT_USAGE) from error
+
+
+def files_of(files: list[Path] | None, trace: list[Path] | None, workload: str) -> list[Path]:
+    """Give the files, none for a synthetic workload; one of the two must be asked for."""
+    from estimator.replay.rows import UNIFORM_5_30  # noqa: PLC0415 # light start
+
+    names = [*(trace or []), *(files or [])]
+    if workload:
+        options.one_of(workload, (UNIFORM_5_30,), "--workload")
+        if names:
+            raise typer.BadParameter("give files or --workload, not both")
+    elif not names:
+        raise typer.BadParameter(f"give a trace, or --workload {UNIFORM_5_30}")
+    return names
+
+
+def arrivals_of(
+    kind: str, cv: float, amplitude: float, period_s: float, cycle_s: float
+) -> "Arrivals":
+    """Check how requests shall arrive."""
+    from estimator.replay.arrivals import ARRIVAL_KINDS, Arrivals  # noqa: PLC0415 # light start
+
+    options.one_of(kind, ARRIVAL_KINDS, "--arrivals")
+    with told():
+        return Arrivals(
+            kind=cast("ArrivalKind", kind),  # checked just above
+            cv=cv,
+            amplitude=amplitude,
+            period_s=period_s,
+            cycle_s=cycle_s,
+        )
+
+
+def settings_of(phi: float, burst_requests: float, *, no_guard: bool, order_by: str) -> Settings:
+    """Check the guard and the unit of work."""
+    options.one_of(order_by, get_args(OrderBy), "--order-by")
+    if not 0.0 <= phi < 1.0:
+        raise typer.BadParameter(f"{phi:g} is not in [0, 1)", param_hint="--phi")
+    if not 0.0 <= burst_requests < math.inf:
+        text = f"{burst_requests:g} is no number of at least 0; --no-guard switches the guard off"
+        raise typer.BadParameter(text, param_hint="--burst-requests")
+    return Settings(
+        order_by=cast("OrderBy", order_by),  # checked just above
+        phi=phi,
+        burst_requests=math.inf if no_guard else burst_requests,
+    )
+
+
+def estimates_of(name: str) -> "EstimateKind":
+    """Check what the policies order by."""
+    from estimator.replay.runs import ESTIMATE_KINDS  # noqa: PLC0415 # light start
+
+    return cast("EstimateKind", options.one_of(name, ESTIMATE_KINDS, "--estimates"))
+
+
+def policies_of(names: str) -> tuple[str, ...]:
+    """Give the policies, fcfs first."""
+    from estimator.replay.report import with_baseline  # noqa: PLC0415 # light start
+    from sched_client.policies import POLICY_NAMES  # noqa: PLC0415 # light start
+
+    return with_baseline(options.several_of(names, POLICY_NAMES, "--policy"))
+
+
+def profile_of(name: str) -> "EngineProfile":
+    """Read the engine's profile."""
+    from estimator.replay.profile import load_profile  # noqa: PLC0415 # light start
+
+    try:
+        with told():
+            return load_profile(name)
+    except OSError as error:  # a name that no file can have
+        raise CommandError(f"{name}: cannot be read: {error.strerror}", EXIT_USAGE) from error
+
+
+def workload_of(
+    names: Sequence[Path],
+    *,
+    mix: str,
+    requests: int | None,
+    resample: bool,
+    language_hidden: bool,
+    timed: bool,
+    strict: bool,
+) -> "tuple[Workload, bool]":
+    """Read the traces, or make the synthetic mix; tell whether every row was good."""
+    from estimator.replay.rows import uniform_rows  # noqa: PLC0415 # light start
+    from estimator.replay.workload import Workload  # noqa: PLC0415 # light start
+
+    weights = options.numbers(mix, "--mix", unique=False)
+    all_good = True
+    with told():
+        if names:
+            files = []
+            for path in names:
+                rows, good = _read(
+                    path, language_hidden=language_hidden, timed=timed, strict=strict
+                )
+                files.append(rows)
+                all_good = all_good and good
+        else:
+            files = [uniform_rows(language_hidden=language_hidden)]
+            requests, resample = requests or _SYNTHETIC_REQUESTS, True
+        workload = Workload(
+            files=tuple(files),
+            n=requests or sum(map(len, files)),
+            weights=weights,
+            resample=resample,
+        )
+    return workload, all_good
+
+
+def _read(path: Path, *, language_hidden: bool, timed: bool, strict: bool) -> "tuple[Rows, bool]":
+    from estimator.replay.rows import read_rows  # noqa: PLC0415 # light start
+    from estimator.traces import BadRow  # noqa: PLC0415 # light start
+
+    bad_rows = 0
+
+    def on_bad_row(row: BadRow) -> None:
+        nonlocal bad_rows
+        bad_rows += 1
+        if strict:
+            text = f"{path}:{row.line}: {row.reason}; mend the row, or leave --strict out"
+            raise CommandError(text, EXIT_PARTIAL)
+        if bad_rows <= _MAX_NAMED:
+            warn(f"{path}:{row.line}: {row.reason}; row skipped")
+
+    rows = read_rows(path, language_hidden=language_hidden, timed=timed, on_bad_row=on_bad_row)
+    if bad_rows > _MAX_NAMED:
+        warn(f"{path}: {bad_rows - _MAX_NAMED:,} more bad rows")
+    if rows.n_left_out:
+        warn(
+            f"{path}: {rows.n_left_out:,} failed or aborted requests left out: the trace does not "
+            "tell when their callers left"
+        )
+    return rows, bad_rows == 0
