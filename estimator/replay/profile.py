@@ -17,6 +17,7 @@ _MAX_SLOTS: Final = 65_536
 # An hour for a step, a day for a token: something else than seconds was meant.
 _MAX_STEP_S: Final = 3600.0
 _MAX_COUNT: Final = 10**9
+_MAX_BLOCK: Final = 65_536
 _TEXT: Final = ("name", "description", "source")
 _SECONDS: Final = (
     "step_s", "per_sequence_s", "admission_s", "per_prompt_token_s", "per_context_token_s",
@@ -25,7 +26,7 @@ _SECONDS: Final = (
 _OPTIONAL_COUNTS: Final = ("max_admissions_per_step", "max_tokens_per_step", "kv_blocks")
 _COUNTS: Final = (
     ("slots", 1, _MAX_SLOTS),
-    ("block_size", 1, _MAX_COUNT),
+    ("block_size", 1, _MAX_BLOCK),
     ("blocks_per_admission", 0, _MAX_COUNT),
     *((name, 1, _MAX_COUNT) for name in _OPTIONAL_COUNTS),
 )

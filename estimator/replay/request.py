@@ -23,8 +23,10 @@ class Request:
         As `sched_client.estimates.Estimated`.
     prompt : int
         Tokens of its prompt; every engine needs one at least.
+    total : int
+        Tokens that it will have produced at its end.
     produced : int
-        Tokens that had come out when it was last admitted or preempted.
+        Tokens that had come out when it was last admitted, preempted, or ended.
     computed : int
         Tokens of its context that hold KV, while it is being prefilled in chunks.
     end_step : int
@@ -39,8 +41,8 @@ class Request:
         Counts admissions up; ends of one step come in this order.
     running : bool
         Whether it holds a slot.
-    prefilling : bool
-        Whether it runs, and its prefill is not over.
+    ended : bool
+        Whether its outcome is known.
     """
 
     __slots__ = (
@@ -49,6 +51,7 @@ class Request:
         "checked_version",
         "computed",
         "end_step",
+        "ended",
         "estimated_version",
         "first_token_ns",
         "job",
@@ -56,7 +59,6 @@ class Request:
         "order",
         "ordering",
         "preemptions",
-        "prefilling",
         "produced",
         "prompt",
         "queue_id",
@@ -64,6 +66,7 @@ class Request:
         "running",
         "service_s",
         "tokens",
+        "total",
     )
 
     def __init__(self, job: Job) -> None:
@@ -77,6 +80,7 @@ class Request:
         self.estimated_version = 0
         self.checked_version = -1
         self.prompt = job.prompt_tokens or 1
+        self.total = job.produced_tokens
         self.produced = 0
         self.computed = 0
         self.end_step = 0
@@ -86,4 +90,4 @@ class Request:
         self.preemptions = 0
         self.order = 0
         self.running = False
-        self.prefilling = False
+        self.ended = False

@@ -1,8 +1,10 @@
 """Replays jobs through an engine, a policy and estimates, in virtual time."""
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Final
 
+from estimator.replay.engine import Engine
 from estimator.replay.estimates import Estimating
 from estimator.replay.job import NS_PER_S, Job, check_job
 from estimator.replay.outcome import Finish, Outcome, Totals
@@ -10,11 +12,14 @@ from estimator.replay.profile import EngineProfile
 from estimator.replay.request import Request
 from sched_client.policies import Policy, WaitingEntry
 
-__all__ = ["simulate"]
+__all__ = ["OnAdmission", "OnOutcome", "simulate"]
 
 OnOutcome = Callable[[Outcome], object]
 # The job, when, and how often it was preempted before: 0 is its first admission.
 OnAdmission = Callable[[Job, int, int], object]
+_NEVER: Final = 1 << 62
+# Times a step that a new estimate may send the head back, as in `sched_client.vllm.ordered`.
+_HEAD_REVISIONS: Final = 8
 
 
 def simulate(
@@ -38,7 +43,7 @@ def simulate(
     policy : Policy
         Empty, made with ``estimates.parameters``; decides the order of admission.
     estimates : Estimating
-        What the policy orders by.
+        What the policy orders by; fresh, as it learns.
     on_outcome : callable
         Takes an `Outcome` when a job ends.
     on_admission : callable, optional
@@ -56,16 +61,14 @@ def simulate(
     Notes
     -----
     Order at one instant: the end of a step, with its finishes in order of admission; what the
-    estimates do; aborts and arrivals by their own times; schedule.
+    estimates do; aborts and arrivals, each by its own time (aborts first, arrivals by index);
+    schedule. A job waits from its arrival, also where that is within a step. Memory is needed
+    for who waits or runs only.
     """
-    return _Run(jobs, profile, policy, estimates, on_outcome, on_admission).run()
+    return _Simulation(jobs, profile, policy, estimates, on_outcome, on_admission).run()
 
 
-def _ns(seconds: float) -> int:
-    return round(seconds * NS_PER_S)
-
-
-class _Run:
+class _Simulation:
     def __init__(
         self,
         jobs: Iterable[Job],
@@ -75,267 +78,217 @@ class _Run:
         on_outcome: OnOutcome,
         on_admission: OnAdmission | None,
     ) -> None:
-        self.profile, self.policy, self.estimates = profile, policy, estimates
-        self.on_outcome, self.on_admission = on_outcome, on_admission
-        self.jobs: Iterator[Job] = iter(jobs)
-        self.next_job = next(self.jobs, None)
-        self.last: tuple[int, int] = (-1, -1)
-        self.now = 0
-        self.waiting: dict[str, Request] = {}
-        self.running: list[Request] = []
-        self.held: dict[int, int] = {}
-        self.free = profile.kv_blocks
-        self.aborts: list[tuple[int, int, Request]] = []
-        self.ended: set[int] = set()
-        self.parameters = estimates.parameters
-        self.integral = self.busy = self.steps = self.admissions = self.preempted = 0
-        self.arrived = self.finished = self.aborted = self.output = self.most = 0
-        self.first_arrival = self.last_end = 0
+        self._profile = profile
+        self._engine = Engine(profile)
+        self._policy = policy
+        self._estimates = estimates
+        self._on_outcome = on_outcome
+        self._on_admission = on_admission
+        self._parameters = estimates.parameters
+        self._jobs: Iterator[Job] = iter(jobs)
+        self._next = next(self._jobs, None)
+        self._last = (-1, -1)
+        self._waiting: dict[str, Request] = {}
+        # (time, index, request): jobs whose caller will leave, ended ones until they come up.
+        self._aborts: list[tuple[int, int, Request]] = []
+        self._arrived = self._finished = self._aborted = self._tokens = 0
+        self._most_waiting = self._first_ns = self._last_ns = 0
 
     def run(self) -> Totals:
+        engine, waiting, estimates = self._engine, self._waiting, self._estimates
         while True:
-            self.events()
-            cost = self.schedule()
-            if cost is None:
-                if self.running or self.waiting:
-                    continue
-                nxt = None if self.next_job is None else self.next_job.arrival_ns
-                if nxt is None:
-                    break
-                wake = self.estimates.wake_ns
-                self.now = max(self.now, nxt if wake is None else min(nxt, wake))
+            now_ns = engine.now_ns
+            wake_ns = estimates.wake_ns
+            if wake_ns is not None and wake_ns <= now_ns:
+                # What happened before is known by then, also where it was within a step.
+                self._take_events(wake_ns - 1)
+                self._wake(now_ns)
+            self._take_events(now_ns)
+            preempted = engine.begin_step()
+            if preempted:
+                for request in preempted:
+                    self._waiting[request.request_id] = request
+                    self._policy.give_back(_entry_of(request))
+                self._most_waiting = max(self._most_waiting, len(waiting))
+            elif waiting:
+                self._admit(now_ns)
+            if engine.running:
+                once = bool(waiting) and not engine.full
+                finished = engine.advance(self._until_ns(), once=once)
+                # Of many steps at once: what happened before the last of them comes first.
+                self._take_events(engine.begun_ns)
+                for request in finished:
+                    self._finished += 1
+                    self._end(request, engine.now_ns, request.job.end)
+            elif not waiting:
+                if self._next is None:
+                    return self._totals()
+                wake_ns = estimates.wake_ns
+                arrival_ns = self._next.arrival_ns
+                engine.now_ns = arrival_ns if wake_ns is None else min(arrival_ns, wake_ns)
+
+    def _until_ns(self) -> int:
+        """Give the time by which the next step may not be like this one."""
+        until_ns = _NEVER
+        if self._next is not None and not self._engine.full:
+            until_ns = self._next.arrival_ns
+        if self._aborts and self._aborts[0][0] < until_ns:
+            until_ns = self._aborts[0][0]
+        wake_ns = self._estimates.wake_ns
+        return until_ns if wake_ns is None or wake_ns > until_ns else wake_ns
+
+    def _admit(self, now_ns: int) -> None:
+        engine, policy, waiting = self._engine, self._policy, self._waiting
+        now_s, revisions = now_ns / NS_PER_S, _HEAD_REVISIONS
+        while waiting and engine.open:
+            request = waiting[policy.peek(now_s).request_id]
+            if revisions and self._revise(request):
+                revisions -= 1
                 continue
-            self.now += cost
-            self.steps += 1
-            self.busy += cost
-            self.integral += cost * len(self.running)
-            self.end_step()
-        return Totals(
-            self.arrived, self.finished, self.aborted, self.output, self.preempted,
-            self.admissions, self.steps, self.busy, self.integral, self.first_arrival,
-            self.last_end, self.most,
-        )  # fmt: skip
+            if not engine.admit(request):
+                return
+            policy.pop(now_s)
+            del waiting[request.request_id]
+            if self._on_admission is not None:
+                self._on_admission(request.job, now_ns, request.preemptions)
 
-    def events(self) -> None:
-        wake = self.estimates.wake_ns
-        if wake is not None and wake <= self.now:
-            self.estimates.wake(
-                self.now,
-                waiting=lambda: list(self.waiting.values()),
-                running=lambda: [(r, r.produced) for r in self.running],
-                revise=self.revise,
-            )
-        while self.next_job is not None and self.next_job.arrival_ns <= self.now:
-            job = self.next_job
-            self.abort_until(job.arrival_ns)
-            self.arrive(job)
-            self.next_job = next(self.jobs, None)
-        self.abort_until(self.now)
-        if self.estimates.parameters != self.parameters:
-            self.parameters = self.estimates.parameters
-            self.policy.update(self.parameters)
-
-    def arrive(self, job: Job) -> None:
-        check_job(job)
-        if (job.arrival_ns, job.index) <= self.last:
-            raise ValueError(
-                f"job {job.index} arrives at {job.arrival_ns} ns, not after job {self.last[1]} at "
-                f"{self.last[0]} ns; sort the jobs by arrival_ns, then index"
-            )
-        self.last = (job.arrival_ns, job.index)
-        self.check_fits(job)
-        if not self.arrived:
-            self.first_arrival = job.arrival_ns
-        self.arrived += 1
-        request = Request(job)
-        self.estimates.first(request)
-        self.waiting[request.request_id] = request
-        self.most = max(self.most, len(self.waiting))
-        self.policy.add(self.entry(request))
-        if job.abort_ns is not None:
-            heapq.heappush(self.aborts, (job.abort_ns, job.index, request))
-
-    def check_fits(self, job: Job) -> None:
-        blocks = self.profile.kv_blocks
-        if blocks is not None:
-            need = self.blocks_of((job.prompt_tokens or 1) + job.produced_tokens - 1)
-            if need > blocks:
-                raise ValueError(
-                    f"job {job.index} needs {need} KV blocks for {job.prompt_tokens} prompt and "
-                    f"{job.produced_tokens} output tokens, profile {self.profile.name!r} has "
-                    f"kv_blocks {blocks}; leave the job out or raise kv_blocks"
-                )
-        budget = self.profile.max_tokens_per_step
-        if budget is not None and job.audio_s is not None and job.prompt_tokens > budget:
-            raise ValueError(
-                f"job {job.index} has {job.prompt_tokens} prompt tokens, more than "
-                f"max_tokens_per_step {budget} of profile {self.profile.name!r}, and audio is not "
-                "computed in chunks; raise max_tokens_per_step"
-            )
-
-    def blocks_of(self, tokens: int) -> int:
-        return -(-tokens // self.profile.block_size) + self.profile.blocks_per_admission
-
-    def entry(self, request: Request) -> WaitingEntry:
-        job = request.job
-        return WaitingEntry(
-            request.request_id,
-            job.arrival_ns / NS_PER_S,
-            request.service_s,
-            request.tokens,
-            request.queue_id,
-            job.group_id,
-            job.priority,
+    def _wake(self, now_ns: int) -> None:
+        engine = self._engine
+        self._estimates.wake(
+            now_ns,
+            waiting=lambda: list(self._waiting.values()),
+            running=lambda: [(one, engine.produced(one)) for one in engine.running.values()],
+            revise=self._revise,
         )
+        parameters = self._estimates.parameters
+        if parameters != self._parameters:
+            self._parameters = parameters
+            self._policy.update(parameters)
 
-    def revise(self, request: Request) -> bool:
-        if self.estimates.revised(request):
-            self.policy.revise(self.entry(request))
-            return True
-        return False
-
-    def abort_until(self, until: int) -> None:
-        while self.aborts and self.aborts[0][0] <= until:
-            at, index, request = heapq.heappop(self.aborts)
-            if index in self.ended:
-                self.ended.discard(index)
-                continue
-            if request.running:
-                self.running.remove(request)
-                self.release(request)
-                self.end(request, self.now, "aborted")
-            else:
-                del self.waiting[request.request_id]
-                self.policy.remove(request.request_id)
-                self.end(request, at, "aborted")
-            self.ended.discard(index)
-
-    def release(self, request: Request) -> None:
-        request.running = request.prefilling = False
-        if self.free is not None:
-            self.free += self.held.pop(request.job.index)
-
-    def end(self, request: Request, at: int, finish: Finish) -> None:
-        job = request.job
-        if job.abort_ns is not None:
-            self.ended.add(job.index)
-        concurrency = 0.0
-        if request.admitted_ns is not None and at > request.admitted_ns:
-            resident = at - request.admitted_ns
-            concurrency = (self.integral - request.admitted_integral) / resident
-        outcome = Outcome(
-            job, request.admitted_ns, request.first_token_ns, at, request.produced,
-            request.preemptions, concurrency, request.tokens, request.service_s, finish,
-        )  # fmt: skip
-        if finish == "aborted":
-            self.aborted += 1
-        else:
-            self.finished += 1
-        self.output += request.produced
-        self.last_end = max(self.last_end, at)
-        self.estimates.finished(request, outcome)
-        self.on_outcome(outcome)
-
-    def allocate(self, request: Request, tokens: int) -> bool:
-        if self.free is None:
-            return True
-        more = self.blocks_of(tokens) - self.held[request.job.index]
-        if more > self.free:
+    def _revise(self, request: Request) -> bool:
+        if not self._estimates.revised(request):
             return False
-        self.free -= more
-        self.held[request.job.index] += more
+        self._policy.revise(_entry_of(request))
         return True
 
-    def schedule(self) -> int | None:
-        profile = self.profile
-        budget = profile.max_tokens_per_step
-        left = 1 << 60 if budget is None else budget
-        prefilled, preempted, scheduled = 0, False, 0
-        index = 0
-        while index < len(self.running):
-            request = self.running[index]
-            goal = request.prompt + request.produced
-            new = min(goal - request.computed, left)
-            while not self.allocate(request, request.computed + new):
-                preempted = True
-                victim = self.running.pop()
-                self.release(victim)
-                victim.preemptions += 1
-                victim.computed = 0
-                self.preempted += 1
-                self.waiting[victim.request_id] = victim
-                self.most = max(self.most, len(self.waiting))
-                self.policy.give_back(self.entry(victim))
-                if victim is request:
-                    break
-            if not request.running:
-                break
-            if request.prefilling:
-                prefilled += new
-            request.computed += new
-            left -= new
-            scheduled += 1
-            index += 1
-        admitted = 0
-        if not preempted:
-            limit = profile.max_admissions_per_step
-            while (
-                left > 0
-                and self.waiting
-                and len(self.running) < profile.slots
-                and (limit is None or admitted < limit)
-            ):
-                computed = self.admit(left)
-                if computed is None:
-                    break
-                prefilled += computed
-                left -= computed
-                admitted += 1
-                scheduled += 1
-        if not scheduled:
-            return None
-        context = sum(request.computed for request in self.running)
-        return (
-            _ns(profile.step_s)
-            + _ns(profile.per_sequence_s) * len(self.running)
-            + _ns(profile.admission_s) * admitted
-            + _ns(profile.per_prompt_token_s) * prefilled
-            + _ns(profile.per_context_token_s) * context
+    def _take_events(self, until_ns: int) -> None:
+        """Take arrivals and aborts up to a time, in their order."""
+        job, waiting = self._next, self._waiting
+        first, add = self._estimates.first, self._policy.add
+        while job is not None and job.arrival_ns <= until_ns:
+            if self._aborts:
+                self._take_aborts(job.arrival_ns)
+            self._check(job)
+            self._last = (job.arrival_ns, job.index)
+            request = Request(job)
+            first(request)
+            waiting[request.request_id] = request
+            add(_entry_of(request))
+            self._most_waiting = max(self._most_waiting, len(waiting))
+            if job.abort_ns is not None:
+                heappush(self._aborts, (job.abort_ns, job.index, request))
+            self._next = job = next(self._jobs, None)
+        if self._aborts:
+            self._take_aborts(until_ns)
+
+    def _check(self, job: Job) -> None:
+        check_job(job)
+        _check_fits(job, self._profile)
+        if (job.arrival_ns, job.index) <= self._last:
+            raise ValueError(
+                f"job {job.index} arrives at {job.arrival_ns} ns, not after job {self._last[1]} "
+                f"at {self._last[0]} ns; sort the jobs by arrival_ns, then index"
+            )
+        if not self._arrived:
+            self._first_ns = job.arrival_ns
+        self._arrived += 1
+
+    def _take_aborts(self, until_ns: int) -> None:
+        aborts, engine = self._aborts, self._engine
+        while aborts and aborts[0][0] <= until_ns:
+            at_ns, _, request = heappop(aborts)
+            if request.ended:
+                continue
+            if request.running:
+                # vLLM looks for aborts between steps.
+                at_ns = engine.now_ns
+                engine.abort(request)
+            else:
+                del self._waiting[request.request_id]
+                self._policy.remove(request.request_id)
+            self._aborted += 1
+            self._end(request, at_ns, "aborted")
+
+    def _end(self, request: Request, at_ns: int, finish: Finish) -> None:
+        request.ended = True
+        admitted_ns, concurrency = request.admitted_ns, 0.0
+        if admitted_ns is not None and at_ns > admitted_ns:
+            integral = self._engine.running_ns - request.admitted_integral
+            concurrency = integral / (at_ns - admitted_ns)
+        outcome = Outcome(
+            request.job,
+            admitted_ns,
+            request.first_token_ns,
+            at_ns,
+            request.produced,
+            request.preemptions,
+            concurrency,
+            request.tokens,
+            request.service_s,
+            finish,
+        )
+        self._tokens += request.produced
+        self._last_ns = max(self._last_ns, at_ns)
+        self._estimates.finished(request, outcome)
+        self._on_outcome(outcome)
+
+    def _totals(self) -> Totals:
+        engine = self._engine
+        return Totals(
+            arrived=self._arrived,
+            finished=self._finished,
+            aborted=self._aborted,
+            output_tokens=self._tokens,
+            preemptions=engine.preemptions,
+            admissions=engine.admissions,
+            steps=engine.step,
+            busy_ns=engine.busy_ns,
+            running_ns=engine.running_ns,
+            first_arrival_ns=self._first_ns,
+            last_end_ns=self._last_ns,
+            most_waiting=self._most_waiting,
         )
 
-    def admit(self, left: int) -> int | None:
-        now_s = self.now / NS_PER_S
-        request = self.waiting[self.policy.peek(now_s).request_id]
-        goal = request.prompt + request.produced
-        if goal > left and request.job.audio_s is not None:
-            return None
-        if self.free is not None and self.blocks_of(goal) > self.free:
-            return None
-        self.policy.pop(now_s)
-        del self.waiting[request.request_id]
-        new = min(goal, left)
-        self.held[request.job.index] = 0
-        request.running = request.prefilling = True
-        self.allocate(request, new)
-        request.computed = new
-        self.running.append(request)
-        self.admissions += 1
-        if self.on_admission is not None:
-            self.on_admission(request.job, self.now, request.preemptions)
-        if request.admitted_ns is None:
-            request.admitted_ns = self.now
-            request.admitted_integral = self.integral
-        return new
 
-    def end_step(self) -> None:
-        for request in list(self.running):
-            if request.computed < request.prompt + request.produced:
-                continue
-            request.prefilling = False
-            request.produced += 1
-            if request.first_token_ns is None:
-                request.first_token_ns = self.now
-            if request.produced == request.job.produced_tokens:
-                self.running.remove(request)
-                self.release(request)
-                self.end(request, self.now, request.job.end)
+def _entry_of(request: Request) -> WaitingEntry:
+    job = request.job
+    return WaitingEntry(
+        request.request_id,
+        job.arrival_ns / NS_PER_S,
+        request.service_s,
+        request.tokens,
+        request.queue_id,
+        job.group_id,
+        job.priority,
+    )
+
+
+def _check_fits(job: Job, profile: EngineProfile) -> None:
+    """Refuse a job that the engine can never hold: it would be preempted for ever."""
+    prompt, blocks = job.prompt_tokens or 1, profile.kv_blocks
+    if blocks is not None:
+        tokens = prompt + job.produced_tokens - 1
+        needed = profile.blocks_per_admission - -tokens // profile.block_size
+        if needed > blocks:
+            raise ValueError(
+                f"job {job.index} needs {needed} KV blocks for {prompt} prompt and "
+                f"{job.produced_tokens} output tokens, profile {profile.name!r} has kv_blocks "
+                f"{blocks}; leave the job out or raise kv_blocks"
+            )
+    budget = profile.max_tokens_per_step
+    if budget is not None and job.audio_s is not None and prompt > budget:
+        raise ValueError(
+            f"job {job.index} has {prompt} prompt tokens, profile {profile.name!r} has "
+            f"max_tokens_per_step {budget}, and audio is not computed in chunks; raise "
+            "max_tokens_per_step"
+        )
