@@ -144,7 +144,7 @@ def workload_of(
                 all_good = all_good and good
         else:
             files = [uniform_rows(language_hidden=language_hidden)]
-            requests, resample = requests or _SYNTHETIC_REQUESTS, True
+            requests = requests or _SYNTHETIC_REQUESTS
         workload = Workload(
             files=tuple(files),
             n=requests or sum(map(len, files)),

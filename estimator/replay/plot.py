@@ -13,10 +13,10 @@ from estimator.replay.runs import Point, Run
 
 # Okabe and Ito's palette, which the colour-blind can tell apart; fcfs, the baseline, is black.
 _COLOURS: Final = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
-_WIDTH, _HEIGHT, _GAP = 430, 250, 30
-_LEFT, _TOP, _BOTTOM = 60, 34, 44
+_WIDTH, _HEIGHT, _GAP = 430, 250, 20
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 24, 34, 44
 _LEGEND: Final = 26
-_TICKS: Final = 5
+_TICKS: Final = 7
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 
 
@@ -82,7 +82,7 @@ def svg_of(runs: Sequence[Run]) -> str:
     if not rows:
         raise ValueError("no run kept its curves; replay with keep_curves")
     row_height = _TOP + _HEIGHT + _BOTTOM
-    width = 2 * (_LEFT + _WIDTH) + _GAP
+    width = 2 * (_LEFT + _WIDTH + _RIGHT) + _GAP
     height = _LEGEND + row_height * len(rows)
     policies = list(dict.fromkeys(run.policy for drawn in rows.values() for run in drawn))
     colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(policies)}
@@ -116,7 +116,7 @@ def _row(runs: Sequence[Run], colours: dict[str, str], top: int, title: str) -> 
     across = _Axis(low, max(high, low * 1.01), _LEFT, _LEFT + _WIDTH, log=True)
     up = _Axis(0.0, 1.0, top + _HEIGHT, top)
     yield from _chart(f"{title}: share of requests within", "E2E, s", across, up, shares, colours)
-    left = 2 * _LEFT + _WIDTH + _GAP
+    left = 2 * _LEFT + _WIDTH + _RIGHT + _GAP
     first = min(xs[0] for _, xs, _ in times)
     last = max(xs[-1] for _, xs, _ in times)
     across = _Axis(first, last if last > first else first + 1.0, left, left + _WIDTH)

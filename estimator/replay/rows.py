@@ -43,6 +43,8 @@ class Rows:
         The file, as the user named it.
     assumption : str
         What was assumed of the requests, to be told with every result.
+    always_drawn : bool
+        The rows stand for a distribution: their order means nothing.
 
     Attributes
     ----------
@@ -52,9 +54,10 @@ class Rows:
         Rows that failed, and aborted ones of which the trace does not tell when the caller left.
     """
 
-    def __init__(self, name: str, assumption: str = "") -> None:
+    def __init__(self, name: str, *, assumption: str = "", always_drawn: bool = False) -> None:
         self.name = name
         self.assumption = assumption
+        self.always_drawn = always_drawn
         self.arrivals_ns = array("q")
         self.n_left_out = 0
         self._audio_s = array("d")
@@ -205,8 +208,8 @@ def _in_order(name: str, row: TraceRow, last_s: float) -> float:
 
 
 def uniform_rows(*, language_hidden: bool = False) -> Rows:
-    """Give the paper's synthetic mix; its rows are equally likely, to be drawn at random."""
-    rows = Rows(UNIFORM_5_30, UNIFORM_ASSUMPTION)
+    """Give the paper's synthetic mix; its rows are equally likely."""
+    rows = Rows(UNIFORM_5_30, assumption=UNIFORM_ASSUMPTION, always_drawn=True)
     normal = NormalDist()
     for audio_s in UNIFORM_AUDIO_S:
         for step in range(_UNIFORM_QUANTILES):

@@ -98,7 +98,10 @@ class Workload:
 
     def is_drawn(self, file: int) -> bool:
         """Tell whether a file's requests are drawn with replacement, not taken in order."""
-        return bool(self.weights) or self.resample or self.shares[file] > len(self.files[file])
+        rows = self.files[file]
+        if self.weights or self.resample or rows.always_drawn:
+            return True
+        return self.shares[file] > len(rows)
 
     def describe(self) -> str:
         """Say in one line what comes and how it was chosen."""
