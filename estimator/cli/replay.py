@@ -60,6 +60,7 @@ def replay(
     from estimator.replay.runs import Setup  # noqa: PLC0415 # light start
 
     rates, loads = options.numbers(rate, "--rate"), options.numbers(load, "--load")
+    inputs.check_plot(plot, capacity)
     policies = inputs.policies_of(policy)
     how = inputs.arrivals_of(
         arrivals, gamma_cv, diurnal_amplitude, diurnal_period_s, burst_cycle_s

@@ -91,6 +91,18 @@ def settings_of(phi: float, burst_requests: float, *, no_guard: bool, order_by: 
     )
 
 
+def check_plot(plot: Path | None, capacity: str) -> None:
+    """Refuse a chart that cannot be drawn, before anything is run."""
+    if plot is None:
+        return
+    if plot.suffix not in (".svg", ".html"):
+        ending = f"ends in {plot.suffix}" if plot.suffix else "has no ending"
+        text = f"{plot} {ending}; name a file that ends in .svg or .html"
+        raise typer.BadParameter(text, param_hint="--plot")
+    if capacity:
+        raise typer.BadParameter("a search for capacity draws nothing; leave --plot out")
+
+
 def estimates_of(name: str) -> "EstimateKind":
     """Check what the policies order by."""
     from estimator.replay.runs import ESTIMATE_KINDS  # noqa: PLC0415 # light start
