@@ -5,14 +5,12 @@ Entries never compare themselves; keys that move with time are compared at one `
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sched_client.model import PolicyParameters
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingEntry:
+class WaitingEntry(NamedTuple):
     """One waiting request, as a policy sees it.
 
     Attributes
@@ -31,6 +29,11 @@ class WaitingEntry:
         Shared by the pieces of one file, empty for a request on its own.
     priority : int
         vLLM's priority: a smaller one goes first.
+
+    Notes
+    -----
+    A named tuple is built in a third of the time of a frozen dataclass: policies keep the values
+    and build an entry whenever they show one (`sched_client.policies.waiting.Waiting`).
     """
 
     request_id: str

@@ -65,7 +65,7 @@ class Fcfs:
     def __iter__(self) -> Iterator[WaitingEntry]:
         """Iterate over the waiting entries in arrival order."""
         returned = sorted(self._given_back.values(), key=returned_key)
-        aged = ((item.entry.enqueued_s, item.entry) for item in returned)
+        aged = ((item.enqueued_s, item.entry) for item in returned)
         # Stable: a given-back entry comes before those that were enqueued at the same time.
         return (pair[1] for pair in merge(aged, self._arrived.values(), key=lambda pair: pair[0]))
 
@@ -78,9 +78,9 @@ class Fcfs:
             If its id is waiting already, its work is not finite and > 0, or its enqueue time is
             not finite; nothing has changed then.
         """
-        self._check(entry)
+        request_id = self._check(entry)
         self._youngest = max(self._youngest, entry.enqueued_s)
-        self._arrived[entry.request_id] = (self._youngest, entry)
+        self._arrived[request_id] = (self._youngest, entry)
 
     def give_back(self, entry: WaitingEntry) -> None:
         """Take back a popped entry: before all arrivals, by enqueue time among its like.
@@ -90,20 +90,22 @@ class Fcfs:
         ValueError
             As `add`.
         """
-        self._check(entry)
+        request_id = self._check(entry)
         self._youngest = max(self._youngest, entry.enqueued_s)
         self._sequence += 1
         item = Waiting(entry, entry.service_s, self._sequence, returned=True)
-        self._given_back[entry.request_id] = item
+        self._given_back[request_id] = item
         self._returned.push(item)
 
-    def _check(self, entry: WaitingEntry) -> None:
+    def _check(self, entry: WaitingEntry) -> str:
         check_entry(entry)
-        if entry.request_id in self._arrived or entry.request_id in self._given_back:
+        request_id = entry.request_id
+        if request_id in self._arrived or request_id in self._given_back:
             raise ValueError(
-                f"request {entry.request_id!r} is waiting already, and an id may wait once; "
+                f"request {request_id!r} is waiting already, and an id may wait once; "
                 "remove it first"
             )
+        return request_id
 
     def peek(self, now_s: float) -> WaitingEntry:
         """Give the entry that goes next, and fix that choice for `pop`.
@@ -169,7 +171,7 @@ class Fcfs:
         }
         self._arrived.update(arrived)
         for request_id, entry in given_back.items():
-            self._given_back[request_id].entry = entry
+            self._given_back[request_id].take(entry)
 
     def revise(self, entry: WaitingEntry) -> None:
         """Give one waiting entry a new estimate; it does not move, an absent id changes nothing.
@@ -186,4 +188,4 @@ class Fcfs:
             self._arrived[entry.request_id] = (arrived[0], entry)
         elif returned is not None:
             check_revision(returned.entry, entry)
-            returned.entry = entry
+            returned.take(entry)

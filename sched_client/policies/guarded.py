@@ -99,15 +99,16 @@ class GuardedPolicy:
 
     def _admit(self, entry: WaitingEntry, *, returned: bool) -> Waiting:
         check_entry(entry)
-        if entry.request_id in self._by_id:
+        request_id = entry.request_id
+        if request_id in self._by_id:
             raise ValueError(
-                f"request {entry.request_id!r} is waiting already, and an id may wait once; "
+                f"request {request_id!r} is waiting already, and an id may wait once; "
                 "remove it first"
             )
         self._sequence += 1
         work = work_of(entry, self._parameters.order_by)
         item = Waiting(entry, work, self._sequence, returned=returned)
-        self._by_id[entry.request_id] = item
+        self._by_id[request_id] = item
         return item
 
     def peek(self, now_s: float) -> WaitingEntry:
@@ -119,8 +120,9 @@ class GuardedPolicy:
             When nothing waits.
         """
         item = self._decide(now_s)
-        self._choice = (item, item.entry)
-        return item.entry
+        entry = item.entry
+        self._choice = (item, entry)
+        return entry
 
     def pop(self, now_s: float) -> WaitingEntry:
         """Remove and give the entry of the last peek, or of a peek made now.
@@ -136,7 +138,7 @@ class GuardedPolicy:
         else:
             item, entry = self._choice
             self._choice = None
-        del self._by_id[entry.request_id]
+        del self._by_id[item.request_id]
         item.present = False
         self._ledger.serve(item)
         self._lanes.discard(item)
@@ -188,19 +190,20 @@ class GuardedPolicy:
         changed: list[tuple[Waiting, WaitingEntry]] = []
         if re_estimate is not None:
             for item in self._ledger:
-                entry = re_estimated(item.entry, re_estimate)
-                if entry is not item.entry:
-                    changed.append((item, entry))
+                entry = item.entry
+                after = re_estimated(entry, re_estimate)
+                if after is not entry:
+                    changed.append((item, after))
         self._parameters = parameters
         self._ledger.set_phi(parameters.phi)
         for item, entry in changed:
-            item.entry = entry
+            item.take(entry)
         if before.order_by != parameters.order_by:
             self._ledger.restart()
         elif not changed:
             return
         for item in self._ledger:
-            item.work = work_of(item.entry, parameters.order_by)
+            item.count(work_of(item, parameters.order_by))
         self._lanes.rebuild(self._ledger)
 
     def revise(self, entry: WaitingEntry) -> None:

@@ -3,6 +3,8 @@
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import repeat
+from operator import rshift
 from typing import Final
 
 from sched_client.policies.waiting import Waiting
@@ -116,10 +118,9 @@ class HighestRatioFirst:
 
     def _climb(self, leaf: int) -> None:
         """Play every match from a leaf to the root, as far as anything changes."""
-        node = self._leaves + leaf
-        self._play(
-            [node >> level for level in range(1, self._leaves.bit_length())], until_same=True
-        )
+        # Lazily, as most walks stop early.
+        levels = range(1, self._leaves.bit_length())
+        self._play(map(rshift, repeat(self._leaves + leaf), levels), until_same=True)
 
     def _play_all(self) -> None:
         self._play(range(self._leaves - 1, 0, -1))

@@ -87,9 +87,87 @@ class KeyedOrder:
         return self._count
 
 
-def shortest_first_key(item: Waiting) -> tuple[float, ...]:
-    """Rank by work, then by enqueue time, then by arrival (sjf)."""
-    return (item.work, item.enqueued_s, item.sequence)
+class ShortestFirst:
+    """The item with the least work goes first, the oldest among equals (sjf).
+
+    Notes
+    -----
+    A binary heap of the distinct works, and for each work the one item that has it, or a heap of
+    those that have it by age: an arrival leaves a number in a heap and a reference, no tuple for
+    Python's garbage collector to count, and numbers compare faster than tuples. Equal works are
+    usual (30 s pieces, unknown durations), any number of them. What left in the middle stays
+    until it comes up or the heap is cleaned, as in `KeyedOrder`: O(log n) amortised.
+    """
+
+    __slots__ = ("_count", "_items", "_stale", "_works")
+
+    def __init__(self) -> None:
+        # Each work that is waiting stands in the heap, and some that are not waiting any more.
+        self._works: list[float] = []
+        # The first of a heap of equals is always present.
+        self._items: dict[float, Waiting | list[Waiting]] = {}
+        self._count = 0
+        # Items inside the heaps of equals that are present no more.
+        self._stale = 0
+
+    def push(self, item: Waiting) -> None:
+        """Take in a waiting item."""
+        self._count += 1
+        work = item.work
+        held = self._items.get(work)
+        if held is None:
+            self._items[work] = item
+            heappush(self._works, work)
+        elif isinstance(held, list):
+            heappush(held, item)
+        else:
+            self._items[work] = [held, item] if held < item else [item, held]
+
+    def discard(self, item: Waiting) -> None:
+        """Forget an item that is no longer present."""
+        self._count -= 1
+        held = self._items[item.work]
+        if isinstance(held, list):
+            self._stale += 1
+            while held and not held[0].present:
+                heappop(held)
+                self._stale -= 1
+            if not held:
+                self._forget(item.work)
+            elif self._stale > self._count + _MIN_STALE:
+                self._clean()
+        else:
+            self._forget(item.work)
+
+    def first(self, now_s: float) -> Waiting:  # noqa: ARG002 -- the protocol's; works stand still
+        """Give the item that goes next; there must be one."""
+        works, items = self._works, self._items
+        while True:
+            held = items.get(works[0])
+            if held is not None:
+                return held[0] if isinstance(held, list) else held
+            heappop(works)
+
+    def __len__(self) -> int:
+        """Count the items."""
+        return self._count
+
+    def _forget(self, work: float) -> None:
+        """Forget a work that nobody has any more."""
+        del self._items[work]
+        if self._works[0] == work:
+            heappop(self._works)
+        elif len(self._works) > 2 * len(self._items) + _MIN_STALE:
+            self._works = list(self._items)
+            heapify(self._works)
+
+    def _clean(self) -> None:
+        """Drop from the heaps of equals what is present no more."""
+        for held in self._items.values():
+            if isinstance(held, list):
+                held[:] = [item for item in held if item.present]
+                heapify(held)
+        self._stale = 0
 
 
 def returned_key(item: Waiting) -> tuple[float, ...]:
@@ -101,13 +179,17 @@ def returned_key(item: Waiting) -> tuple[float, ...]:
 
 
 class _Lane:
-    """All of one priority: the given-back ones by enqueue time, then the order's own."""
+    """All of one priority: the given-back ones by enqueue time, then the order's own.
 
-    __slots__ = ("order", "returned")
+    Both are counted here: asking two orders for their length took 0.3 µs an operation.
+    """
+
+    __slots__ = ("count", "order", "returned", "returned_count")
 
     def __init__(self, order: Order) -> None:
         self.order = order
         self.returned = KeyedOrder(returned_key)
+        self.count = self.returned_count = 0
 
 
 class PriorityLanes:
@@ -133,19 +215,29 @@ class PriorityLanes:
 
     def push(self, item: Waiting) -> None:
         """Take in a waiting item."""
-        priority = item.entry.priority
+        priority = item.priority
         lane = self._lanes.get(priority)
         if lane is None:
             lane = self._lanes[priority] = _Lane(self._new_order())
             heappush(self._priorities, priority)
-        (lane.returned if item.returned else lane.order).push(item)
+        lane.count += 1
+        if item.returned:
+            lane.returned_count += 1
+            lane.returned.push(item)
+        else:
+            lane.order.push(item)
 
     def discard(self, item: Waiting) -> None:
         """Forget an item that is no longer present."""
-        priority = item.entry.priority
+        priority = item.priority
         lane = self._lanes[priority]
-        (lane.returned if item.returned else lane.order).discard(item)
-        if not len(lane.order) and not len(lane.returned) and len(self._lanes) > 1:
+        lane.count -= 1
+        if item.returned:
+            lane.returned_count -= 1
+            lane.returned.discard(item)
+        else:
+            lane.order.discard(item)
+        if not lane.count and len(self._lanes) > 1:
             # A lone empty lane is kept: a queue that is often empty need not rebuild it.
             self._drop(priority)
 
@@ -160,9 +252,9 @@ class PriorityLanes:
         while True:
             lane = self._lanes.get(self._priorities[0])
             if lane is not None:
-                if len(lane.returned):
+                if lane.returned_count:
                     return lane.returned.first(now_s)
-                if len(lane.order):
+                if lane.count:
                     return lane.order.first(now_s)
                 del self._lanes[self._priorities[0]]
             heappop(self._priorities)

@@ -1,7 +1,5 @@
 """Every policy against a sorted-list model, step by step, under whatever may happen to it."""
 
-import dataclasses
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -136,7 +134,7 @@ class PolicyMachine(RuleBasedStateMachine):
             if factor == 1.0:
                 return entry
             service_s = min(max(entry.service_s * factor, 0.125), 64.0)
-            return dataclasses.replace(entry, service_s=service_s)
+            return entry._replace(service_s=service_s)
 
         shown = self.model.choice.entry if self.model.choice else None
         self.policy.update(parameters, re_estimate)
@@ -150,7 +148,7 @@ class PolicyMachine(RuleBasedStateMachine):
     @rule(pick=_PICK, service_s=_WORKS, tokens=_WORKS)
     def revise(self, pick: int, service_s: float, tokens: float) -> None:
         before = self.model.stays[pick % len(self.model.stays)].entry
-        entry = dataclasses.replace(before, service_s=service_s, tokens=tokens)
+        entry = before._replace(service_s=service_s, tokens=tokens)
         shown = self.model.choice.entry if self.model.choice else None
         self.policy.revise(entry)
         self.model.revise(entry)
