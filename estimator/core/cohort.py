@@ -17,21 +17,28 @@ from estimator.core.censored import Bound, Line
 
 # Completions of a key that are remembered: those that ran at a change and twice as many after it.
 MAX_RECENT: Final = 256
-# Keys that are looked at with each list, those that run most: 1 ms each.
+# Keys that are looked at with each list, those that run most: 0.7 ms each.
 MAX_KEYS: Final = 6
 # Fewer say nothing that the learned line does not.
 _LEAST_RECENT: Final = 16
 # A side of a change has at least so many requests.
 _LEAST_SIDE: Final = 3
+# Places for the change that are weighed, the newest: a whole batch that started since, and as many
+# completions. Earlier ones are the learned line's by now.
+_MAX_PLACES: Final = 128
 # Factors on the line that are weighed, and their prior: languages differ by ×1.2 to ×1.9, so a
 # new level is 1 ± 0.45 in natural logarithms.
 _FACTORS: Final = np.exp(np.linspace(math.log(0.4), math.log(2.5), 45))
 _UNCHANGED: Final = 22
 _PRIOR_DEVIATION: Final = 0.45
-# Weight of "it changed here" for each of some 300 places, before any evidence. Where nothing
-# changes it leaves the factor within 1.1 % of 1 (root mean square, median of 16 runs) and beyond
-# 10 % at 0.5 % of the completions; 1/100 did so at 0.6 %, and found no change sooner.
-_LOG_HAZARD: Final = math.log(1.0 / 1000.0)
+_STEP: Final = float(np.log(_FACTORS[1] / _FACTORS[0]))
+# Where nothing changed the last completions lie as far from the line as that: a line that is off
+# is not taken for a change.
+_SAME_DEVIATION: Final = 0.05
+# Weight of "it changed here" for each place, before any evidence. Where nothing changes it leaves
+# the factor within 1.9 % of 1 (root mean square of 16 runs), and beyond 10 % at 0.8 % of the
+# completions; 1/1000 does so at 0.6 % and finds a change one completion later, 1/300 at 1.0 %.
+_LOG_HAZARD: Final = math.log(1.0 / 500.0)
 # No completion says more than so many nats, and no running request: a repetition loop says
 # nothing by being longer still.
 _MAX_NATS: Final = 6.0
@@ -40,6 +47,12 @@ _MAX_RUNNING_NATS: Final = 4.0
 # 0.01 in probability (Bowling et al. 2009): numpy has no normal distribution.
 _LOGISTIC: Final = 1.702
 _LEAST_SCALE: Final = 0.5
+# The median absolute deviation of a normal, to its standard deviation.
+_NORMAL: Final = 1.4826
+# Completions that a spread is measured on; fewer, and the learned one is taken.
+_LEAST_SPREAD: Final = 32
+# A window of empty transcripts has a level too.
+_LEAST_FACTOR: Final = 0.01
 
 _Array = NDArray[np.float64]
 
@@ -52,13 +65,14 @@ class Recent(NamedTuple):
     tokens: float
 
 
-def _log_prior() -> _Array:
-    prior = np.exp(-0.5 * (np.log(_FACTORS) / _PRIOR_DEVIATION) ** 2)
+def _log_prior(deviation: float) -> _Array:
+    prior = np.exp(-0.5 * (np.log(_FACTORS) / deviation) ** 2)
     log_prior: _Array = np.log(prior / prior.sum())
     return log_prior
 
 
-_LOG_PRIOR: Final = _log_prior()
+_LOG_PRIOR: Final = _log_prior(_PRIOR_DEVIATION)
+_LOG_SAME: Final = _log_prior(_SAME_DEVIATION)
 
 
 def newest_factor(
@@ -84,10 +98,14 @@ def newest_factor(
 
     Notes
     -----
-    Posterior mean over "the line holds for all" and, for each place in the order of starts, "what
-    started before is at one level, what started since at another", both levels unknown. Levels
-    are summed over a grid, so that a running request's survival is as easy as a density: some
-    300 × 45 terms, 1 ms.
+    Posterior median over "the line holds for all" and, for each place in the order of starts,
+    "what started before is at one level, what started since at another", both levels unknown.
+    Levels are summed over a grid, so that a running request's survival is as easy as a density:
+    some 300 × 45 terms, 0.7 ms.
+
+    The spread is that of the completions that started first, a half of those remembered: a change
+    widens what a learner takes for the spread, by half within 30 completions of one to 1/1.7, and
+    then hides in it.
 
     References
     ----------
@@ -97,20 +115,41 @@ def newest_factor(
         return 1.0
     done = np.array(recent, dtype=np.float64)
     runs = np.array(bounds, dtype=np.float64)
+    scale = _spread_before(line, scale, done)
     nats = np.vstack(
         (_log_density(line, scale, done[:, 1:]), _log_survival(line, scale, runs[:, :3]))
     )
     order = np.argsort(-np.concatenate((done[:, 0], runs[:, 3])), kind="stable")
     since = np.cumsum(nats[order], axis=0)[_LEAST_SIDE - 1 :]
     everything = since[-1]
-    after = since + _LOG_PRIOR
+    same = float(np.logaddexp.reduce(everything + _LOG_SAME))
+    since = since[:_MAX_PLACES]
     before = np.logaddexp.reduce(everything - since + _LOG_PRIOR, axis=1)
-    odds = after + (before - everything[_UNCHANGED] + _LOG_HAZARD)[:, None]
+    odds = since + _LOG_PRIOR + (before - same + _LOG_HAZARD)[:, None]
     top = max(float(odds.max()), 0.0)
-    changed = np.exp(odds - top)
-    unchanged = math.exp(-top)
-    total = unchanged + float(changed.sum())
-    return (unchanged + float((changed * _FACTORS).sum())) / total
+    weights = np.exp(odds - top).sum(axis=0)
+    weights[_UNCHANGED] += math.exp(-top)
+    return _median(weights)
+
+
+def _median(weights: _Array) -> float:
+    """Give the median of a grid's weights, each spread evenly over its cell."""
+    below = np.cumsum(weights)
+    half = 0.5 * float(below[-1])
+    at = int(np.searchsorted(below, half))
+    within = 0.5 - (float(below[at]) - half) / float(weights[at])
+    return float(_FACTORS[at]) * math.exp(_STEP * within)
+
+
+def _spread_before(line: Line, scale: float, done: _Array) -> float:
+    """Give the robust deviation of the half that started first, about its own level."""
+    first = done[np.argsort(done[:, 0], kind="stable")][: len(done) // 2]
+    if len(first) < _LEAST_SPREAD:
+        return scale
+    expected = np.maximum(line.intercept + line.kappa * first[:, 1], 1.0)
+    expected *= max(float(first[:, 2].sum() / expected.sum()), _LEAST_FACTOR)
+    off = np.abs(first[:, 2] - expected) / np.sqrt(expected)
+    return _NORMAL * float(np.median(off))
 
 
 def _expected(line: Line, sizes: _Array) -> _Array:

@@ -84,6 +84,29 @@ def test_a_change_is_seen_by_few_of_the_new_while_the_old_still_finish(
     assert abs(engine.newest() - factor) < abs(blind - factor)
 
 
+@pytest.mark.parametrize("factor", [0.6, 1.7])
+def test_a_spread_that_the_change_has_widened_hides_it_not(factor: float) -> None:
+    engine = _Engine(11)
+    engine.finish(300)
+    engine.change(factor)
+    while engine.n_of_the_new() < 12:
+        engine.finish(1)
+    # A learner's spread grows by 1.5 % with each residual that the change makes large.
+    widened = newest_factor(LINE, 1.8, engine.recent, engine.bounds())
+    assert widened == pytest.approx(factor, rel=0.15)
+    # Of few completions there is no other.
+    few = list(engine.recent)[-20:]
+    narrow, wide = (newest_factor(LINE, scale, few, engine.bounds()) for scale in (0.9, 1.8))
+    assert wide != narrow
+
+
+def test_a_line_that_is_off_by_a_little_is_no_change() -> None:
+    engine = _Engine(12)
+    engine.factor = 1.06
+    engine.finish(300)
+    assert engine.newest() == pytest.approx(1.0, abs=0.02)
+
+
 def test_once_the_line_has_followed_the_old_ones_pull_nothing_back() -> None:
     engine = _Engine(7)
     engine.finish(300)
