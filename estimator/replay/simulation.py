@@ -126,6 +126,8 @@ class _Simulation:
                 wake_ns = estimates.wake_ns
                 arrival_ns = self._next.arrival_ns
                 engine.now_ns = arrival_ns if wake_ns is None else min(arrival_ns, wake_ns)
+            elif not preempted:
+                raise RuntimeError(f"{len(waiting)} jobs wait for an idle engine at {now_ns} ns")
 
     def _until_ns(self) -> int:
         """Give the time by which the next step may not be like this one."""
@@ -140,6 +142,10 @@ class _Simulation:
     def _admit(self, now_ns: int) -> None:
         engine, policy, waiting = self._engine, self._policy, self._waiting
         now_s, revisions = now_ns / NS_PER_S, _HEAD_REVISIONS
+        parameters = self._estimates.parameters
+        if parameters is not self._parameters:
+            self._parameters = parameters
+            policy.update(parameters)
         while waiting and engine.open:
             request = waiting[policy.peek(now_s).request_id]
             if revisions and self._revise(request):
@@ -160,10 +166,6 @@ class _Simulation:
             running=lambda: [(one, engine.produced(one)) for one in engine.running.values()],
             revise=self._revise,
         )
-        parameters = self._estimates.parameters
-        if parameters != self._parameters:
-            self._parameters = parameters
-            self._policy.update(parameters)
 
     def _revise(self, request: Request) -> bool:
         if not self._estimates.revised(request):
@@ -274,11 +276,12 @@ def _entry_of(request: Request) -> WaitingEntry:
 
 
 def _check_fits(job: Job, profile: EngineProfile) -> None:
-    """Refuse a job that the engine can never hold: it would be preempted for ever."""
+    """Refuse a job that the engine can never hold: it would wait, and all behind it, for ever."""
     prompt, blocks = job.prompt_tokens or 1, profile.kv_blocks
+    # The most it ever computes at once: after a preemption, all but its last token.
+    most = prompt if blocks is None else prompt + job.produced_tokens - 1
     if blocks is not None:
-        tokens = prompt + job.produced_tokens - 1
-        needed = profile.blocks_per_admission - -tokens // profile.block_size
+        needed = profile.blocks_per_admission - -most // profile.block_size
         if needed > blocks:
             raise ValueError(
                 f"job {job.index} needs {needed} KV blocks for {prompt} prompt and "
@@ -286,9 +289,9 @@ def _check_fits(job: Job, profile: EngineProfile) -> None:
                 f"{blocks}; leave the job out or raise kv_blocks"
             )
     budget = profile.max_tokens_per_step
-    if budget is not None and job.audio_s is not None and prompt > budget:
+    if budget is not None and most > budget and job.audio_s is not None:
         raise ValueError(
-            f"job {job.index} has {prompt} prompt tokens, profile {profile.name!r} has "
-            f"max_tokens_per_step {budget}, and audio is not computed in chunks; raise "
-            "max_tokens_per_step"
+            f"job {job.index} may have to compute {most} tokens in one step, profile "
+            f"{profile.name!r} has max_tokens_per_step {budget}, and audio is not computed in "
+            "chunks; raise max_tokens_per_step"
         )

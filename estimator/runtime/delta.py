@@ -1,9 +1,9 @@
 """What changed between two snapshots: the unit in which watchers are brought up to date."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from sched_client.model import KappaEntry, Key, Partition, ServiceTime, Settings
+from sched_client.model import KappaEntry, Key, Partition, ServiceTime, Settings, Snapshot
 
 __all__ = ["SnapshotDelta", "merge"]
 
@@ -47,6 +47,31 @@ class SnapshotDelta:
             or self.services
             or self.partitions
             or self.settings is not None
+        )
+
+    def applied_to(self, old: Snapshot, *, created_s: float) -> Snapshot:
+        """Build the snapshot that this leads to.
+
+        Parameters
+        ----------
+        old : Snapshot
+            Of ``base_version``.
+        created_s : float
+            Unix time.
+        """
+        merged = {**old.kappas, **self.kappas}
+        for key in self.removed:
+            merged.pop(key, None)
+        return replace(
+            old,
+            version=self.version,
+            created_s=created_s,
+            kappas=merged,
+            services={**old.services, **self.services},
+            partitions={**old.partitions, **self.partitions},
+            settings=self.settings or old.settings,
+            # A fresh cache: the one of the old snapshot answers with what is no longer true.
+            _resolved={},
         )
 
     def filtered(self, models: Collection[str]) -> "SnapshotDelta":

@@ -7,7 +7,6 @@ something is newer and asks for it when it is ready, so that a slow one costs no
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from estimator.runtime.delta import SnapshotDelta, merge
@@ -96,20 +95,7 @@ class Publisher:
             partitions=dict(partitions or {}),
             settings=settings,
         )
-        merged = {**old.kappas, **delta.kappas}
-        for key in delta.removed:
-            merged.pop(key, None)
-        self._snapshot = replace(
-            old,
-            version=delta.version,
-            created_s=created_s,
-            kappas=merged,
-            services={**old.services, **delta.services},
-            partitions={**old.partitions, **delta.partitions},
-            settings=settings or old.settings,
-            # A fresh cache: the one of the old snapshot answers with what is no longer true.
-            _resolved={},
-        )
+        self._snapshot = delta.applied_to(old, created_s=created_s)
         self._remember(delta)
         self._wake()
         return delta

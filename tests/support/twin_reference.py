@@ -96,9 +96,6 @@ class _Run:
                 running=lambda: [(r, r.produced) for r in self.running],
                 revise=self.revise,
             )
-            if self.estimates.parameters != self.parameters:
-                self.parameters = self.estimates.parameters
-                self.policy.update(self.parameters)
         self.arrivals_and_aborts(self.now)
 
     def arrivals_and_aborts(self, until: int) -> None:
@@ -117,7 +114,6 @@ class _Run:
                 f"{self.last[0]} ns; sort the jobs by arrival_ns, then index"
             )
         self.last = (job.arrival_ns, job.index)
-        self.check_fits(job)
         if not self.arrived:
             self.first_arrival = job.arrival_ns
         self.arrived += 1
@@ -128,24 +124,6 @@ class _Run:
         self.policy.add(self.entry(request))
         if job.abort_ns is not None:
             heapq.heappush(self.aborts, (job.abort_ns, job.index, request))
-
-    def check_fits(self, job: Job) -> None:
-        blocks = self.profile.kv_blocks
-        if blocks is not None:
-            need = self.blocks_of((job.prompt_tokens or 1) + job.produced_tokens - 1)
-            if need > blocks:
-                raise ValueError(
-                    f"job {job.index} needs {need} KV blocks for {job.prompt_tokens} prompt and "
-                    f"{job.produced_tokens} output tokens, profile {self.profile.name!r} has "
-                    f"kv_blocks {blocks}; leave the job out or raise kv_blocks"
-                )
-        budget = self.profile.max_tokens_per_step
-        if budget is not None and job.audio_s is not None and job.prompt_tokens > budget:
-            raise ValueError(
-                f"job {job.index} has {job.prompt_tokens} prompt tokens, more than "
-                f"max_tokens_per_step {budget} of profile {self.profile.name!r}, and audio is not "
-                "computed in chunks; raise max_tokens_per_step"
-            )
 
     def blocks_of(self, tokens: int) -> int:
         return -(-tokens // self.profile.block_size) + self.profile.blocks_per_admission
@@ -249,6 +227,9 @@ class _Run:
             scheduled += 1
             index += 1
         admitted, revisions = 0, 8
+        if self.estimates.parameters != self.parameters:
+            self.parameters = self.estimates.parameters
+            self.policy.update(self.parameters)
         if not preempted:
             limit = profile.max_admissions_per_step
             while (
