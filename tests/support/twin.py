@@ -5,12 +5,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from estimator.replay.estimates import Estimating, TrueEstimates
+from estimator.replay.estimates import Estimating, FixedEstimates, TrueEstimates
 from estimator.replay.job import NS_PER_S, Job
 from estimator.replay.outcome import Outcome, Totals
 from estimator.replay.profile import EngineProfile
+from estimator.replay.request import Request
 from estimator.replay.simulation import simulate
-from sched_client.model import Settings
+from sched_client.model import Settings, Snapshot, evaluate, policy_parameters
 from sched_client.policies import create_policy
 
 UNGUARDED = Settings(burst_requests=math.inf)
@@ -40,6 +41,20 @@ class Run(NamedTuple):
     def sojourns_s(self) -> list[float]:
         """Seconds from each arrival to its end."""
         return [(o.finished_ns - o.job.arrival_ns) / NS_PER_S for o in self.outcomes]
+
+
+class SnapshotEstimates(FixedEstimates):
+    """What the client inside vLLM makes of one snapshot that never changes."""
+
+    def __init__(self, profile: EngineProfile, snapshot: Snapshot, model: str) -> None:
+        super().__init__(profile, snapshot.settings)
+        self.parameters = policy_parameters(snapshot, model)
+        self._snapshot = snapshot
+
+    def first(self, request: Request) -> None:
+        estimate = evaluate(self._snapshot, request.job.features)
+        request.tokens, request.service_s = estimate.tokens, estimate.service_s
+        request.queue_id = estimate.queue_id
 
 
 def run_twin(
