@@ -45,6 +45,7 @@ def replay(
     order_by: options.OrderByName = "service",
     estimates: options.EstimatesName = "learned",
     warm: options.Warm = False,
+    seed_state: options.SeedState = None,
     engine: options.Engine = _DEFAULT_ENGINE,
     seeds: options.Seeds = 1,
     seed: options.Seed = 0,
@@ -66,7 +67,8 @@ def replay(
         arrivals, gamma_cv, diurnal_amplitude, diurnal_period_s, burst_cycle_s
     )
     settings = inputs.settings_of(phi, burst_requests, no_guard=no_guard, order_by=order_by)
-    kind, profile = inputs.estimates_of(estimates), inputs.profile_of(engine)
+    kind = inputs.estimates_of(estimates, warm=warm, seed_state=seed_state)
+    profile = inputs.profile_of(engine)
     requested, all_good = inputs.workload_of(
         inputs.files_of(files, trace, workload),
         mix=mix,
@@ -83,6 +85,7 @@ def replay(
         settings=settings,
         estimates=kind,
         warm=warm,
+        state=inputs.state_of(seed_state),
     )
     seed_range = range(seed, seed + seeds)
     with inputs.told(), Progress("replaying", shown=not as_json, unit="requests") as progress:

@@ -1,10 +1,10 @@
 """What ``kappad replay`` was asked for, read and checked: traces, arrivals, guard, engine."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import typer
 
@@ -103,11 +103,33 @@ def check_plot(plot: Path | None, capacity: str) -> None:
         raise typer.BadParameter("a search for capacity draws nothing; leave --plot out")
 
 
-def estimates_of(name: str) -> "EstimateKind":
-    """Check what the policies order by."""
+def estimates_of(name: str, *, warm: bool, seed_state: Path | None) -> "EstimateKind":
+    """Check what the policies order by, and that it can have learned before."""
     from estimator.replay.runs import ESTIMATE_KINDS  # noqa: PLC0415 # light start
 
-    return cast("EstimateKind", options.one_of(name, ESTIMATE_KINDS, "--estimates"))
+    options.one_of(name, ESTIMATE_KINDS, "--estimates")
+    if name != "learned" and (warm or seed_state):
+        text = f"{name} estimates learn nothing; leave --warm and --seed-state out"
+        raise typer.BadParameter(text)
+    return cast("EstimateKind", name)  # checked just above
+
+
+def state_of(path: Path | None) -> Mapping[str, Any] | None:  # Any: JSON, the core's own
+    """Read what a sidecar had learned, and let the core look at it."""
+    if path is None:
+        return None
+    from estimator.core.pipeline import CoreConfig, Pipeline  # noqa: PLC0415 # light start
+    from estimator.runtime.seed import SeedError, read_seed  # noqa: PLC0415 # light start
+
+    try:
+        state = read_seed(path).state
+        Pipeline(CoreConfig(), state=state)
+    except SeedError as error:
+        raise CommandError(str(error), EXIT_USAGE) from error
+    except ValueError as error:
+        text = f"seed {str(path)!r}: {error}; export it again from a sidecar of this version"
+        raise CommandError(text, EXIT_USAGE) from error
+    return state
 
 
 def policies_of(names: str) -> tuple[str, ...]:

@@ -92,6 +92,12 @@ EstimatesName = Annotated[
 Warm = Annotated[
     bool, typer.Option("--warm/--cold", help="Learn from other draws of the workload first.")
 ]
+SeedState = Annotated[
+    Path | None,
+    typer.Option(
+        "--seed-state", metavar="FILE", help="Begin with what `kappad export --model` wrote."
+    ),
+]
 Engine = Annotated[
     str, typer.Option(metavar="PROFILE", help="A profile's name, or a file with one.")
 ]

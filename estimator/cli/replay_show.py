@@ -115,11 +115,12 @@ def show_capacity(document: Mapping[str, Any]) -> None:  # Any: as above
 
 def head_of(document: Mapping[str, Any]) -> list[str]:  # Any: as above
     """Say in a few lines what was replayed on what, and how to read it."""
+    arrivals, estimates = document["arrivals"]["kind"], _estimates(document)
     lines = [
         f"{document['workload']}; engine {document['engine']}",
         document["assumption"],
-        "arrivals {arrivals[kind]}, estimates {estimates} ({start} start); capacity measured: "
-        "{capacity_rps:.4g} requests/s".format_map(document),
+        f"arrivals {arrivals}, estimates {estimates}",
+        f"capacity measured: {document['capacity_rps']:.4g} requests/s",
     ]
     if "summary" in document:
         seeds = document["summary"][0]["seed_count"]
@@ -130,3 +131,8 @@ def head_of(document: Mapping[str, Any]) -> list[str]:  # Any: as above
         )
         lines.append(f"%: against fcfs with the same requests at the same times; {how}")
     return [line for line in lines if line]
+
+
+def _estimates(document: Mapping[str, Any]) -> str:  # Any: as above
+    name = str(document["estimates"])
+    return f"{name} ({document['start']} start)" if name == "learned" else name

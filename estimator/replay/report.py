@@ -156,7 +156,7 @@ def _head(setup: Setup, capacity_rps: float) -> dict[str, Any]:  # Any: as above
         "assumption": setup.workload.assumption,
         "arrivals": asdict(setup.arrivals),
         "estimates": setup.estimates,
-        "start": "warm" if setup.warm else "cold",
+        "start": setup.start,
         "order_by": settings.order_by,
         "phi": settings.phi,
         "burst_requests": settings.burst_requests,

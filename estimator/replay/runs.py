@@ -5,15 +5,17 @@ Owns how a replay's settings become a simulation: which estimates, which guard, 
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
+from estimator.core.observation import Completion
 from estimator.replay.arrivals import Arrivals
 from estimator.replay.curves import Curves, curves_of
 from estimator.replay.estimates import DurationEstimates, Estimating, TrueEstimates
 from estimator.replay.figures import Figures, Recorder
 from estimator.replay.job import NS_PER_S, Job
+from estimator.replay.learned import LearnedEstimates, completion_from
 from estimator.replay.outcome import Outcome
 from estimator.replay.profile import EngineProfile
 from estimator.replay.simulation import simulate
@@ -28,6 +30,11 @@ BASELINE: Final = "fcfs"
 # the last, which are not full of a mix, weigh little.
 _SATURATED_BATCHES: Final = 40
 _MIN_SATURATED: Final = 2000
+# What a warm start has learned from: enough for every key of a handful to be past its prior.
+WARM_REQUESTS: Final = 2000
+_WARM_LOAD: Final = 0.7
+# No run has such a seed, so that nobody is served twice.
+_PAST_SEED: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +54,10 @@ class Setup:
     estimates : {"learned", "duration", "true"}
         What the policies order by.
     warm : bool
-        Learn from requests of the same files first.
+        ``learned`` begins with `WARM_REQUESTS` completions of the same mix, or of the first of
+        files that follow one another.
+    state : Mapping or None
+        ``learned`` begins with what a sidecar had learned (`Pipeline.state`: JSON, hence Any).
     """
 
     profile: EngineProfile
@@ -56,6 +66,13 @@ class Setup:
     settings: Settings = field(default_factory=Settings)
     estimates: EstimateKind = "learned"
     warm: bool = False
+    state: Mapping[str, Any] | None = None
+
+    @property
+    def start(self) -> str:
+        """What is known before the first request: ``cold``, ``warm``, ``seed``, ``seed, warm``."""
+        known = [name for name, has in (("seed", self.state), ("warm", self.warm)) if has]
+        return ", ".join(known) or "cold"
 
 
 class Point(NamedTuple):
@@ -84,8 +101,24 @@ class Run:
     curves: Curves | None = None
 
 
-def estimates_of(setup: Setup) -> Estimating:
-    """Make a run's estimates, with nothing learned from another run."""
+def estimates_of(setup: Setup, point: Point, seed: int) -> Estimating:
+    """Make a run's estimates, with nothing in them from another run.
+
+    Parameters
+    ----------
+    setup : Setup
+        What kind, and what was learned before.
+    point : Point
+        Gives the capacity that the past was served at a share of.
+    seed : int
+        Decides the past.
+    """
+    if setup.estimates == "learned":
+        return LearnedEstimates(
+            setup.settings,
+            warm=_past(setup, point, seed) if setup.warm else (),
+            state=setup.state,
+        )
     tokens = setup.workload.mean_tokens
     prompt_tokens = round(setup.workload.mean_prompt_tokens)
     profile = setup.profile
@@ -96,6 +129,36 @@ def estimates_of(setup: Setup) -> Estimating:
         mean_service_s=profile.service_s(tokens, prompt_tokens, profile.slots),
         mean_tokens=tokens,
     )
+
+
+def _past(setup: Setup, point: Point, seed: int) -> list[Completion]:
+    """Serve what came before the run: first come, first served, unhurried."""
+    workload = setup.workload
+    past = Workload(
+        # What follows another file had not begun.
+        files=workload.files if workload.weights else workload.files[:1],
+        n=WARM_REQUESTS,
+        weights=workload.weights,
+        resample=True,
+    )
+    completions: list[Completion] = []
+
+    def on_outcome(outcome: Outcome) -> None:
+        completions.append(completion_from(outcome, len(completions)))
+
+    estimates = TrueEstimates(setup.profile)
+    simulate(
+        past.jobs(
+            Arrivals(),
+            rate_rps=_WARM_LOAD * point.rate_rps / point.load,
+            seed=_PAST_SEED + seed,
+        ),
+        setup.profile,
+        create_policy(BASELINE, estimates.parameters),
+        estimates,
+        on_outcome=on_outcome,
+    )
+    return completions
 
 
 def run_once(
@@ -135,7 +198,10 @@ def run_once(
         a run in which nobody stayed to the end.
     """
     recorder = Recorder(setup.profile)
-    estimates = estimates_of(setup)
+    # First come, first served asks for no estimate; learning would only take its time.
+    estimates: Estimating = (
+        TrueEstimates(setup.profile) if policy == BASELINE else estimates_of(setup, point, seed)
+    )
 
     def on_outcome(outcome: Outcome) -> None:
         recorder(outcome)

@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 
 from estimator.cli.main import main
+from estimator.core.observation import Completion
+from estimator.core.pipeline import Pipeline
+from estimator.runtime.seed import write_seed
+from estimator.store.state_text import encoded
 from tests.support.kappad_process import COMMAND, ROOT, environment, kappad
 
 # A target at which nothing listens: the command must not ask.
@@ -75,7 +79,7 @@ def test_json_has_the_documented_keys(trace: str, capsys: Capture) -> None:
     )
 
 
-def test_the_same_seed_gives_the_same_bytes_in_any_process(trace: str) -> None:
+def test_the_same_seed_gives_the_same_bytes_in_any_process(trace: str, capsys: Capture) -> None:
     arguments = [
         "replay",
         trace,
@@ -93,8 +97,10 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(trace: str) -> None:
     assert [done.returncode for done in outputs] == [0, 0], outputs
     assert [done.stderr for done in outputs] == ["", ""]
     assert outputs[0].stdout == outputs[1].stdout
-    other = kappad([*arguments, "--seed", "9"], target=NOWHERE)
-    assert json.loads(other.stdout)["runs"] != json.loads(outputs[0].stdout)["runs"]
+    here, _ = replayed(arguments[1:], capsys)
+    assert here == outputs[0].stdout
+    other, _ = replayed([*arguments[1:], "--seed", "9"], capsys)
+    assert json.loads(other)["runs"] != json.loads(here)["runs"]
 
 
 def test_the_table_names_policies_rates_and_what_percent_means(
@@ -194,6 +200,45 @@ def test_a_guard_less_policy_overtakes_more(trace: str, capsys: Capture) -> None
     }
     fcfs = document_of(base, capsys)["runs"][0]["max_wait_s"]
     assert fcfs == waits["tight"] < waits["default"] < waits["none"]
+
+
+def test_learning_starts_cold_warm_or_from_a_seed(
+    tmp_path: Path, trace: str, capsys: Capture
+) -> None:
+    seed = tmp_path / "seed.json"
+    pipeline = Pipeline()
+    for index in range(300):
+        audio_s = 1.0 + index % 20
+        tokens = round(9 * audio_s)
+        row = Completion(
+            completion_id=f"x-{index}",
+            language="en",
+            audio_s=audio_s,
+            output_tokens=tokens,
+            finished_s=1.0 + index,
+        )
+        pipeline.learn_one(row)
+    with seed.open("w", encoding="utf-8") as out:
+        write_seed(
+            out, "".join(encoded(pipeline.state())), created_s=1.0, kappad_version="x", model="",
+            learned_count=300, key_count=1,
+        )  # fmt: skip
+    base = [trace, *SMALL, "--load", "1.3", "--policy", "sjf"]
+    starts = [[], ["--warm"], ["--seed-state", str(seed)], ["--warm", "--seed-state", str(seed)]]
+    documents = [document_of([*base, *options], capsys) for options in starts]
+    assert [one["start"] for one in documents] == ["cold", "warm", "seed", "seed, warm"]
+    # What is known decides the guard's burst, and so who overtakes whom; fcfs asks for nothing.
+    assert len({json.dumps(one["runs"][0]) for one in documents}) == 1
+    assert len({json.dumps(one["runs"][1]) for one in documents}) >= 3
+
+
+def test_a_seed_that_is_none_is_told_in_one_line(
+    tmp_path: Path, trace: str, capsys: Capture
+) -> None:
+    path = bad(tmp_path, "{}", "seed.json")
+    assert "is no seed" in told([trace, "--seed-state", path], capsys, code=2)
+    message = told([trace, "--estimates", "true", "--seed-state", path], capsys, code=2)
+    assert "true estimates learn nothing; leave --warm and --seed-state out" in message
 
 
 def bad(tmp_path: Path, text: str, name: str = "bad.csv") -> str:
