@@ -50,9 +50,9 @@ class Engine:
 
     __slots__ = (
         "_admission_ns", "_admitted", "_budget", "_chunk", "_context", "_context_ns", "_cost_ns",
-        "_ends", "_fresh", "_kv", "_left", "_most_admitted", "_prompt_ns", "_sequence_ns",
-        "_slots", "_step_ns", "admissions", "begun_ns", "busy_ns", "now_ns", "preemptions",
-        "running", "running_ns", "step",
+        "_ends", "_fresh", "_kv", "_last", "_left", "_most_admitted", "_prompt_ns",
+        "_sequence_ns", "_slots", "_step_ns", "admissions", "begun_ns", "busy_ns", "now_ns",
+        "preemptions", "running", "running_ns", "step",
     )  # fmt: skip
 
     def __init__(self, profile: EngineProfile) -> None:
@@ -83,6 +83,9 @@ class Engine:
         self._cost_ns = 0
         self._left = self._budget
         self._admitted = 0
+        # The steps taken last: when they began with all that the first cost beyond one like it,
+        # the step, and what each costs more than the one before.
+        self._last = (0, 0, 0)
 
     @property
     def full(self) -> bool:
@@ -166,6 +169,14 @@ class Engine:
             return request.produced
         return request.total - (request.end_step - self.step)
 
+    def seen_ns(self, at_ns: int) -> int:
+        """Give the end of the step within which something came, after the last `advance`."""
+        if at_ns >= self.now_ns:
+            return self.now_ns
+        begun_ns, step_ns, growth_ns = self._last
+        steps = _steps_until(at_ns, begun_ns, step_ns, growth_ns)
+        return begun_ns + steps * step_ns + growth_ns * (steps * (steps - 1) // 2)
+
     # -- many steps ---------------------------------------------------------------------------
 
     def advance(self, until_ns: int, *, once: bool) -> list[Request]:
@@ -188,9 +199,10 @@ class Engine:
         while ends and ends[0][1] not in running:
             heappop(ends)
         step_ns = self._step_ns + self._sequence_ns * n + self._context_ns * self._context
+        self._last = last = (self.now_ns + self._cost_ns, step_ns, self._context_ns * n)
         steps = 1
         if not once and self._chunk is None:
-            steps = min(ends[0][0] - first, self._steps_until(until_ns, step_ns))
+            steps = min(ends[0][0] - first, _steps_until(until_ns, *last))
             if self._kv is not None and steps > 1:
                 steps = 1 + self._kv.fitting(first + 1, steps - 1)
                 self._kv.free -= self._kv.needed(first + 1, steps - 1)
@@ -211,21 +223,6 @@ class Engine:
         self.busy_ns += cost_ns
         self.running_ns += cost_ns * n
         return self._finished()
-
-    def _steps_until(self, until_ns: int, step_ns: int) -> int:
-        """Give how many steps, one at least, it takes to reach a time."""
-        wanted_ns = until_ns - self.now_ns - self._cost_ns
-        if wanted_ns <= step_ns:
-            return 1
-        growth_ns = self._context_ns * len(self.running)
-        if not growth_ns:
-            return -(-wanted_ns // step_ns)
-        # The least k with k·step + growth·k(k - 1)/2 ≥ wanted.
-        linear = 2 * step_ns - growth_ns
-        steps = (isqrt(linear * linear + 8 * growth_ns * wanted_ns) - linear) // (2 * growth_ns)
-        while steps * (linear + growth_ns * steps) < 2 * wanted_ns:
-            steps += 1
-        return max(steps, 1)
 
     def _finished(self) -> list[Request]:
         running, ends, step = self.running, self._ends, self.step
@@ -304,3 +301,18 @@ class Engine:
             if request.running:
                 kv.free -= 1
         return preempted
+
+
+def _steps_until(until_ns: int, begun_ns: int, step_ns: int, growth_ns: int) -> int:
+    """Give how many steps, one at least, it takes to reach a time."""
+    wanted_ns = until_ns - begun_ns
+    if wanted_ns <= step_ns:
+        return 1
+    if not growth_ns:
+        return -(-wanted_ns // step_ns)
+    # The least k with k·step + growth·k(k - 1)/2 ≥ wanted.
+    linear = 2 * step_ns - growth_ns
+    steps = (isqrt(linear * linear + 8 * growth_ns * wanted_ns) - linear) // (2 * growth_ns)
+    while steps * (linear + growth_ns * steps) < 2 * wanted_ns:
+        steps += 1
+    return max(steps, 1)

@@ -19,6 +19,8 @@ class Request:
         The job.
     request_id : str
         Its index as text.
+    enqueued_s : float
+        When the engine took it in, for the policy: the end of the step within which it came.
     ordering, key, service_s, tokens, queue_id, estimated_version, checked_version
         As `sched_client.estimates.Estimated`.
     prompt : int
@@ -52,6 +54,7 @@ class Request:
         "computed",
         "end_step",
         "ended",
+        "enqueued_s",
         "estimated_version",
         "first_token_ns",
         "job",
@@ -72,6 +75,7 @@ class Request:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.request_id = str(job.index)
+        self.enqueued_s = 0.0
         self.ordering = _UNREAD
         self.key = GLOBAL_KEY
         self.service_s = 0.0

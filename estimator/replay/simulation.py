@@ -62,8 +62,9 @@ def simulate(
     -----
     Order at one instant: the end of a step, with its finishes in order of admission; what the
     estimates do; aborts and arrivals, each by its own time (aborts first, arrivals by index);
-    schedule. A job waits from its arrival, also where that is within a step. Memory is needed
-    for who waits or runs only.
+    schedule. For the policy a job waits from the end of the step within which it came, as vLLM
+    takes requests in between steps; in its outcome, from its arrival. Memory is needed for who
+    waits or runs only.
     """
     return _Simulation(jobs, profile, policy, estimates, on_outcome, on_admission).run()
 
@@ -176,13 +177,14 @@ class _Simulation:
     def _take_events(self, until_ns: int) -> None:
         """Take arrivals and aborts up to a time, in their order."""
         job, waiting = self._next, self._waiting
-        first, add = self._estimates.first, self._policy.add
+        first, add, seen_ns = self._estimates.first, self._policy.add, self._engine.seen_ns
         while job is not None and job.arrival_ns <= until_ns:
             if self._aborts:
                 self._take_aborts(job.arrival_ns)
             self._check(job)
             self._last = (job.arrival_ns, job.index)
             request = Request(job)
+            request.enqueued_s = seen_ns(job.arrival_ns) / NS_PER_S
             first(request)
             waiting[request.request_id] = request
             add(_entry_of(request))
@@ -266,7 +268,7 @@ def _entry_of(request: Request) -> WaitingEntry:
     job = request.job
     return WaitingEntry(
         request.request_id,
-        job.arrival_ns / NS_PER_S,
+        request.enqueued_s,
         request.service_s,
         request.tokens,
         request.queue_id,

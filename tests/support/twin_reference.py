@@ -118,6 +118,7 @@ class _Run:
             self.first_arrival = job.arrival_ns
         self.arrived += 1
         request = Request(job)
+        request.enqueued_s = self.now / NS_PER_S
         self.estimates.first(request)
         self.waiting[request.request_id] = request
         self.most = max(self.most, len(self.waiting))
@@ -132,7 +133,7 @@ class _Run:
         job = request.job
         return WaitingEntry(
             request.request_id,
-            job.arrival_ns / NS_PER_S,
+            request.enqueued_s,
             request.service_s,
             request.tokens,
             request.queue_id,
