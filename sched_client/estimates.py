@@ -77,10 +77,12 @@ class Estimates:
         # Each key seen, by itself: all its records share one object.
         self._keys: dict[Key, Key] = {}
         self._unprobed: list[Key] = []
-        # Keys whose requests are pending, and whether one of them moved after these were listed.
+        # Keys that moved since the last round began; in a round all who waited when it began are
+        # looked at, and estimated anew where their key is one of these, by identity: all records
+        # of a key share it, and hashing keys took ten times as long.
         self._moved: set[Key] = set()
-        self._unlisted = False
-        self._pending: list[Any] = []  # Any: records of the kind that `revise_some` is given
+        self._round: list[Any] = []  # Any: records of the kind that `revise_some` is given
+        self._round_keys: set[int] = set()
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Take a new snapshot; what it moves is found by `revise_some`."""
@@ -120,7 +122,7 @@ class Estimates:
     @property
     def busy(self) -> bool:
         """Whether `revise_some` has anything to do."""
-        return bool(self._unprobed or self._pending)
+        return bool(self._unprobed or self._moved or self._round)
 
     def revise_some(
         self,
@@ -135,29 +137,29 @@ class Estimates:
         clock : callable
             Monotonic seconds.
         records : callable
-            Lists the waiting requests; called when all keys are probed and one has moved.
+            Gives the waiting requests; called when all keys are probed and one has moved.
         revise : callable
-            Asks for `revised` and tells the policy.
+            Asks for `revised` and tells the policy, unless the request waits no more.
+
+        Notes
+        -----
+        A key that moves again during a round begins another one after it, so nobody is passed
+        over. Only the copy of the list of who waits is made in one go (60 µs for 10,000).
         """
         until_s = clock() + REVISION_BUDGET_S
         while self._unprobed:
             if clock() >= until_s:
                 return
             self._probe_again(self._unprobed.pop())
-        if self._unlisted:
-            self._unlisted = False
-            # By identity, which all records of a key share: hashing keys took ten times as long.
-            moved = {id(self._keys[key]) for key in self._moved if key in self._keys}
-            waiting = {id(record): record for record in records()}
-            kept = [record for record in self._pending if waiting.pop(id(record), None)]
-            newly = [record for record in waiting.values() if id(record.key) in moved]
-            # Taken from the end: who has been pending since an earlier move keeps its turn.
-            self._pending = newly + kept
-        pending = self._pending
-        while pending and clock() < until_s:
-            revise(pending.pop())
-        if not pending:
+        if self._moved and not self._round:
+            self._round_keys = {id(self._keys[key]) for key in self._moved if key in self._keys}
             self._moved.clear()
+            self._round = list(records())
+        waiting, keys = self._round, self._round_keys
+        while waiting and clock() < until_s:
+            record = waiting.pop()
+            if id(record.key) in keys:
+                revise(record)
 
     def _probe_again(self, key: Key) -> None:
         before = self._probed.get(key)
@@ -166,7 +168,6 @@ class Estimates:
             # Kept until it moves by this much again, so that small steps add up.
             self._probed[key] = now
             self._moved.add(key)
-            self._unlisted = True
 
 
 def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:

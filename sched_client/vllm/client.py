@@ -18,7 +18,8 @@ from sched_client.policies import POLICY_NAMES, create_policy
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.mode import Decision, decide, failed
 from sched_client.vllm.queue import KappadQueue
-from sched_client.vllm.tracker import Record, Tracker
+from sched_client.vllm.record import Record
+from sched_client.vllm.tracker import Tracker
 
 logger = logging.getLogger("kappad")
 
@@ -175,9 +176,9 @@ class EngineClient:
         record = self.tracker.records.get(request.request_id)
         if record is None:
             record = self.tracker.arrive(request, self.clock())
-        if record.features is None:
-            record.features, record.ordering, hints = self.reader.read(request)
-            record.hints = hints
+        if not record.service_s:
+            record.take(self.reader.read(request))
+            hints = record.hints
             if self.options.trust_hints and hints.group:
                 self.tracker.join(record, f"hint:{hints.group}")
             self.estimates.first(record)

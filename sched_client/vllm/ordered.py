@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from sched_client.model import PolicyParameters
 from sched_client.policies.base import Policy, WaitingEntry
-from sched_client.vllm.tracker import Record
+from sched_client.vllm.record import Record
 
 # Times a step that a new estimate may send the head back, O(log n) each; after that the head is
 # taken as it is, and the slices of `EngineClient` see to the rest.
@@ -103,9 +103,9 @@ class OrderedRequests:
         record = self._leave(request_id)
         return record is not None and record.sequence != oldest
 
-    def records(self) -> list[Record]:
-        """List the records, in no particular order."""
-        return list(self._held.values())
+    def records(self) -> Iterable[Record]:
+        """Give the records, in no particular order."""
+        return self._held.values()
 
     def in_arrival_order(self) -> list[Any]:
         """List the requests: preempted ones first, then by arrival."""

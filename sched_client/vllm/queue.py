@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from sched_client.model import Mode, PolicyParameters
 from sched_client.policies.base import Policy
 from sched_client.vllm.ordered import OrderedRequests, Reviser, entry_of
+from sched_client.vllm.record import Record
 from sched_client.vllm.shadow import ShadowOrder
-from sched_client.vllm.tracker import Record
 
 
 class QueueOwner(Reviser, Protocol):
@@ -258,9 +258,9 @@ class KappadQueue:
         self.mode = "off"
         self._owner.on_failure(error)
 
-    def records(self) -> list[Record]:
-        """List what a policy orders now: the records whose estimates may be revised."""
-        return [] if self._ordered is None else self._ordered.records()
+    def records(self) -> Iterable[Record]:
+        """Give what a policy orders now: the records whose estimates may be revised."""
+        return () if self._ordered is None else self._ordered.records()
 
     def revise(self, record: Record) -> None:
         """Give a record its new estimate, if it moved and still waits."""

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sched_client.completion import CompletionReport, RunningReport
-from sched_client.model import GLOBAL_KEY, Features
 from sched_client.request_ids import MAX_ID_LENGTH
 from sched_client.vllm.features import piece_prefix
-from sched_client.vllm.hints import NO_HINTS
+from sched_client.vllm.record import Record
 
 # vLLM's names of finished states (v1/request.py). A detected repetition loop was cut, as a length
 # cap cuts: its tokens are a lower bound.
@@ -26,58 +25,6 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 # Files whose pieces may still be coming; the oldest is forgotten beyond this.
 _MAX_GROUPS: Final = 4096
-_UNREAD: Final = Features()
-
-
-class Record:
-    """One request, from its arrival to its end.
-
-    What was read and estimated is kept in few objects: each one more that stays with a request
-    lets Python's garbage collector run in 0.15 % more of the arrivals, some 60 µs each.
-    """
-
-    __slots__ = (
-        "admitted_integral",
-        "admitted_s",
-        "checked_version",
-        "enqueued_s",
-        "estimated_version",
-        "features",
-        "group",
-        "group_id",
-        "hints",
-        "key",
-        "ordering",
-        "prefill",
-        "priority",
-        "queue_id",
-        "request",
-        "sequence",
-        "service_s",
-        "tokens",
-    )
-
-    def __init__(self, request: Any, enqueued_s: float, sequence: int) -> None:
-        self.request = request
-        self.enqueued_s = enqueued_s
-        self.sequence = sequence
-        # The parts of `Reading`; features are None until it was read.
-        self.features: Features | None = None
-        self.ordering = _UNREAD
-        self.hints = NO_HINTS
-        # As `sched_client.estimates.Estimated`; 0 seconds until it was estimated.
-        self.key = GLOBAL_KEY
-        self.service_s = self.tokens = 0.0
-        self.queue_id = ""
-        self.estimated_version = 0
-        self.checked_version = -1
-        # What else its policy is told.
-        self.group_id = ""
-        self.priority = 0
-        self.admitted_s: float | None = None
-        self.admitted_integral = 0.0
-        self.prefill: Any = None  # Any: vLLM's PrefillStats, filled in later by vLLM
-        self.group = ""
 
 
 class Tracker:
@@ -117,11 +64,11 @@ class Tracker:
     def come_again(self, record: Record, now_s: float) -> None:
         """Give a session that waits for its next turn a new place in time."""
         self._sequence += 1
-        record.sequence = self._sequence
-        record.enqueued_s = now_s
-        record.features = None
-        record.service_s = record.tokens = 0.0
-        record.queue_id = ""
+        request_id = record.request.request_id
+        again = record.again(now_s, self._sequence)
+        self.records[request_id] = again
+        if request_id in self.running:
+            self.running[request_id] = again
 
     def _group(self, request: Any) -> str:
         """Name the file a request may be a piece of; it counts once it has two members."""
@@ -191,7 +138,8 @@ class Tracker:
         -----
         The engine's thread does nothing for it and is kept waiting by no lock: ``list`` of a
         dictionary with text for keys, and each read of an attribute, is one step of the
-        interpreter. A request that ends meanwhile is left out or given with its last count.
+        interpreter, and a record is read once. A request that ends meanwhile is left out or given
+        with its last count.
         """
         ids = list(self.running)
         for request_id in ids[:: -(-len(ids) // most) or 1]:
@@ -207,7 +155,8 @@ class Tracker:
         """Forget a request and give its report; None for one never seen or read."""
         record = self.records.pop(request.request_id, None)
         self.running.pop(request.request_id, None)
-        if record is None or record.features is None:
+        features = None if record is None else record.features
+        if record is None or features is None:
             return None
         self._counter += 1
         wait_s, service_s, concurrency = now_s - record.enqueued_s, 0.0, 0.0
@@ -220,7 +169,7 @@ class Tracker:
                 concurrency = (self._integral - record.admitted_integral) / service_s
         return CompletionReport(
             counter=self._counter,
-            features=record.features,
+            features=features,
             output_tokens=request.num_output_tokens,
             finish_reason=_REASONS.get(request.status.name, "error"),
             finished_s=unix_s,

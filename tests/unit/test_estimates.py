@@ -15,7 +15,9 @@ from sched_client.model import (
     Snapshot,
     prior_snapshot,
 )
-from sched_client.vllm.tracker import Record
+from sched_client.vllm.features import Reading
+from sched_client.vllm.hints import NO_HINTS
+from sched_client.vllm.record import Record
 from tests.support.vllm_fakes import Request
 
 EN = Features(model="w", task="transcribe", language="en", timestamps=False, audio_s=10.0)
@@ -41,7 +43,7 @@ def _records(estimates: Estimates) -> list[Record]:
     made = []
     for number, features in enumerate([EN, ES, EN]):
         record = Record(Request(f"r{number}"), 0.0, number)
-        record.features = record.ordering = features
+        record.take(Reading(features, features, NO_HINTS))
         estimates.first(record)
         made.append(record)
     return made
@@ -119,9 +121,10 @@ def test_a_move_of_texts_longer_than_any_transcript_is_seen() -> None:
 
     estimates = Estimates(snapshot(1, 600.0))
     record = Record(Request("r"), 0.0, 0)
-    record.features = record.ordering = Features(
+    features = Features(
         model="w", task="text", language="/21", kind="text", prompt_tokens=1024, max_tokens=4096
     )
+    record.take(Reading(features, features, NO_HINTS))
     estimates.first(record)
     estimates.adopt(snapshot(2, 2000.0))
     assert _round(estimates, [record]) == ["r"]
@@ -146,7 +149,8 @@ def test_invented_keys_do_not_grow_without_bound() -> None:
     estimates = Estimates(prior_snapshot())
     for number in range(3000):
         record = Record(Request("r"), 0.0, number)
-        record.ordering = EN._replace(language=f"x{number}")
+        features = EN._replace(language=f"x{number}")
+        record.take(Reading(features, features, NO_HINTS))
         estimates.first(record)
     assert len(estimates._probed) <= 1024
     assert len(estimates._keys) <= 1024

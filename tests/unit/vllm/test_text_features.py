@@ -8,7 +8,7 @@ from sched_client.estimates import Estimates
 from sched_client.model import KappaEntry, Key, Settings, Snapshot, evaluate
 from sched_client.text_class import text_class
 from sched_client.vllm.features import FeatureReader
-from sched_client.vllm.tracker import Record
+from sched_client.vllm.record import Record
 from tests.support.vllm_fakes import Request, text_snapshot
 
 
@@ -39,7 +39,7 @@ def test_a_waiting_text_request_is_estimated_anew_when_its_class_moved() -> None
 
     request = Request("a", num_prompt_tokens=1_000)
     record = Record(request, 0.0, 1)
-    record.features, record.ordering, record.hints = FeatureReader().read(request)
+    record.take(FeatureReader().read(request))
     estimates = Estimates(snapshot(1, 50.0))
     estimates.first(record)
     assert record.tokens == 50.0
