@@ -11,6 +11,7 @@ from estimator.cli import replay_options as options
 from estimator.cli.progress import Progress
 from estimator.cli.replay_show import head_of, show_capacity, show_runs, tables_of
 from estimator.cli.terminal import EXIT_PARTIAL, CommandError, Json, say_json
+from sched_client.model import Settings
 
 if TYPE_CHECKING:  # numpy and the core only when the command runs
     from estimator.replay.runs import Point, Run, Setup
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # numpy and the core only when the command runs
 _DEFAULT_LOAD: Final = 0.9
 # Requests between two looks at the clock.
 _TICK: Final = 500
+_DEFAULTS: Final = Settings()
 _DEFAULT_ENGINE: Final = "decode-bound"
 
 
@@ -39,8 +41,8 @@ def replay(
     rate: options.Rate = "",
     load: options.Load = "",
     policy: options.PolicyNames = "fcfs,sjf,hrrn",
-    phi: options.Phi = 0.3,
-    burst_requests: options.BurstRequests = 12.0,
+    phi: options.Phi = _DEFAULTS.phi,
+    burst_requests: options.BurstRequests = _DEFAULTS.burst_requests,
     no_guard: options.NoGuard = False,
     order_by: options.OrderByName = "service",
     estimates: options.EstimatesName = "learned",

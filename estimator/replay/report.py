@@ -3,6 +3,7 @@
 Owns which runs are made and how they are summed up; the keys of ``kappad replay --json``.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from statistics import fmean
@@ -159,7 +160,7 @@ def _head(setup: Setup, capacity_rps: float) -> dict[str, Any]:  # Any: as above
         "start": setup.start,
         "order_by": settings.order_by,
         "phi": settings.phi,
-        "burst_requests": settings.burst_requests,
+        "burst_requests": None if math.isinf(settings.burst_requests) else settings.burst_requests,
     }
 
 
