@@ -18,6 +18,8 @@ OnOutcome = Callable[[Outcome], object]
 # The job, when, and how often it was preempted before: 0 is its first admission.
 OnAdmission = Callable[[Job, int, int], object]
 _NEVER: Final = 1 << 62
+# Fewer than one in so many new estimates are cheaper one by one than all in one go.
+_FEW: Final = 16
 # Times a step that a new estimate may send the head back, as in `sched_client.vllm.ordered`.
 _HEAD_REVISIONS: Final = 8
 
@@ -160,13 +162,26 @@ class _Simulation:
                 self._on_admission(request.job, now_ns, request.preemptions)
 
     def _wake(self, now_ns: int) -> None:
-        engine = self._engine
+        engine, waiting, policy = self._engine, self._waiting, self._policy
+        changed: dict[str, WaitingEntry] = {}
+
+        def revise(request: Request) -> bool:
+            moved = self._estimates.revised(request)
+            if moved:
+                changed[request.request_id] = _entry_of(request)
+            return moved
+
         self._estimates.wake(
             now_ns,
-            waiting=lambda: list(self._waiting.values()),
+            waiting=lambda: list(waiting.values()),
             running=lambda: [(one, engine.produced(one)) for one in engine.running.values()],
-            revise=self._revise,
+            revise=revise,
         )
+        if len(changed) * _FEW < len(waiting):
+            for entry in changed.values():
+                policy.revise(entry)
+        elif changed:
+            policy.update(self._parameters, lambda entry: changed.get(entry.request_id, entry))
 
     def _revise(self, request: Request) -> bool:
         if not self._estimates.revised(request):
