@@ -50,7 +50,7 @@ class Engine:
 
     __slots__ = (
         "_admission_ns", "_admitted", "_budget", "_chunk", "_context", "_context_ns", "_cost_ns",
-        "_ends", "_fresh", "_kv", "_last", "_left", "_most_admitted", "_prompt_ns",
+        "_ends", "_fresh", "_kv", "_last", "_left", "_mixed_ns", "_most_admitted", "_prompt_ns",
         "_sequence_ns", "_slots", "_step_ns", "admissions", "begun_ns", "busy_ns", "now_ns",
         "preemptions", "running", "running_ns", "step",
     )  # fmt: skip
@@ -59,6 +59,7 @@ class Engine:
         self._step_ns = round(profile.step_s * NS_PER_S)
         self._sequence_ns = round(profile.per_sequence_s * NS_PER_S)
         self._admission_ns = round(profile.admission_s * NS_PER_S)
+        self._mixed_ns = round(profile.mixed_step_s * NS_PER_S)
         self._prompt_ns = round(profile.per_prompt_token_s * NS_PER_S)
         self._context_ns = round(profile.per_context_token_s * NS_PER_S)
         self._slots = profile.slots
@@ -139,8 +140,10 @@ class Engine:
             return False
         order = self.admissions
         self.admissions = order + 1
-        self._admitted += 1
         self._cost_ns += self._admission_ns
+        if not self._admitted and self.running:
+            self._cost_ns += self._mixed_ns
+        self._admitted += 1
         request.order = order
         request.running = True
         if request.admitted_ns is None:

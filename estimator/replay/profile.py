@@ -20,8 +20,8 @@ _MAX_COUNT: Final = 10**9
 _MAX_BLOCK: Final = 65_536
 _TEXT: Final = ("name", "description", "source")
 _SECONDS: Final = (
-    "step_s", "per_sequence_s", "admission_s", "per_prompt_token_s", "per_context_token_s",
-    "request_overhead_s",
+    "step_s", "per_sequence_s", "admission_s", "mixed_step_s", "per_prompt_token_s",
+    "per_context_token_s", "request_overhead_s",
 )  # fmt: skip
 _OPTIONAL_COUNTS: Final = ("max_admissions_per_step", "max_tokens_per_step", "kv_blocks")
 _COUNTS: Final = (
@@ -57,6 +57,9 @@ class EngineProfile:
     admission_s : float
         What an admission adds to its step: an encoder pass, fixed parts of a prefill. A request
         that is admitted again after a preemption costs it again.
+    mixed_step_s : float
+        What a step takes longer, once, if it admits while others run: decoding alone is replayed
+        from a captured graph, a batch that also holds a prefill is not.
     per_prompt_token_s : float
         What each prompt token adds to the step that computes it; after a preemption the tokens
         that had come out are computed again with it.
@@ -91,6 +94,7 @@ class EngineProfile:
     source: str = ""
     per_sequence_s: float = 0.0
     admission_s: float = 0.0
+    mixed_step_s: float = 0.0
     per_prompt_token_s: float = 0.0
     per_context_token_s: float = 0.0
     max_admissions_per_step: int | None = None
