@@ -184,6 +184,7 @@ def workload_of(
             n=requests or sum(map(len, files)),
             weights=weights,
             resample=resample,
+            timed=timed,
         )
     return workload, all_good
 

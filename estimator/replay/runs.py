@@ -30,6 +30,7 @@ BASELINE: Final = "fcfs"
 # the last, which are not full of a mix, weigh little.
 _SATURATED_BATCHES: Final = 40
 _MIN_SATURATED: Final = 2000
+_MAX_SATURATED: Final = 50_000
 # What a warm start has learned from: enough for every key of a handful to be past its prior.
 WARM_REQUESTS: Final = 2000
 _WARM_LOAD: Final = 0.7
@@ -243,6 +244,7 @@ def capacity_rps(profile: EngineProfile, workload: Workload, seed: int) -> float
         last, which are not full, count.
     """
     n = max(_SATURATED_BATCHES * profile.slots, _MIN_SATURATED)
+    n = min(n, max(_MAX_SATURATED, 4 * profile.slots))
     ends = array("q")
     empty_ns = 0
 

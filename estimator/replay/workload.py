@@ -37,6 +37,9 @@ class Workload:
         each with an equal share of the requests (all of its rows where ``n`` is all rows).
     resample : bool
         Draw with replacement even where there are enough rows.
+    timed : bool
+        Requests come at their rows' own times, for arrivals of kind ``trace``; mixed files run
+        side by side on one clock, of each a share of its weight over the greatest.
 
     Raises
     ------
@@ -48,20 +51,25 @@ class Workload:
     n: int
     weights: tuple[float, ...] = ()
     resample: bool = False
+    timed: bool = False
 
     def __post_init__(self) -> None:
         if not self.files or not all(map(len, self.files)):
             raise ValueError("a workload needs at least one request; name a trace")
         if not 1 <= self.n <= MAX_REQUESTS:
             raise ValueError(f"{self.n:,} requests, the limits are 1 and {MAX_REQUESTS:,}")
-        if not self.weights:
-            return
-        if len(self.weights) != len(self.files):
+        if self.weights and len(self.weights) != len(self.files):
             counts = f"{len(self.weights)} weights for {len(self.files)} files"
             raise ValueError(f"{counts}; give one for each file")
         if not all(0.0 < weight < float("inf") for weight in self.weights):
             shown = ",".join(f"{weight:g}" for weight in self.weights)
             raise ValueError(f"weights are {shown}; each must be a number above 0")
+        if not self.timed:
+            return
+        for rows, share in zip(self.files, self.shares, strict=True):
+            _check_times(rows, 1 if self.weights else share)
+        if self.resample:
+            raise ValueError("requests drawn at random have no times of their own")
 
     @property
     def n_rows(self) -> int:
@@ -91,14 +99,24 @@ class Workload:
         """Mean prompt tokens of a request, each file by its share."""
         return self._mean(tuple(rows.mean_prompt_tokens for rows in self.files))
 
+    @property
+    def frequencies(self) -> tuple[float, ...]:
+        """How often each file's requests come, in no unit."""
+        if not self.weights:
+            return self.shares
+        if not self.timed:
+            return self.weights
+        return tuple(w * len(rows) for w, rows in zip(self.weights, self.files, strict=True))
+
     def _mean(self, of_files: tuple[float, ...]) -> float:
-        weights = self.weights or self.shares
-        total = sum(mean * weight for mean, weight in zip(of_files, weights, strict=True))
-        return total / sum(weights)
+        often = self.frequencies
+        return sum(mean * f for mean, f in zip(of_files, often, strict=True)) / sum(often)
 
     def is_drawn(self, file: int) -> bool:
         """Tell whether a file's requests are drawn with replacement, not taken in order."""
         rows = self.files[file]
+        if self.timed:
+            return False
         if self.weights or self.resample or rows.always_drawn:
             return True
         return self.shares[file] > len(rows)
@@ -106,12 +124,14 @@ class Workload:
     def describe(self) -> str:
         """Say in one line what comes and how it was chosen."""
         if self.weights:
-            total = sum(self.weights)
+            total = sum(self.frequencies)
             parts = (
-                f"{weight / total:.0%} {rows.name}"
-                for rows, weight in zip(self.files, self.weights, strict=True)
+                f"{often / total:.0%} {rows.name}"
+                for rows, often in zip(self.files, self.frequencies, strict=True)
             )
-            return f"{self.n:,} requests, mixed of {', '.join(parts)}, drawn with replacement"
+            how = "side by side at their own times" if self.timed else "drawn with replacement"
+            most = "up to " if self.timed else ""
+            return f"{most}{self.n:,} requests, mixed of {', '.join(parts)}, {how}"
         parts = (
             f"{share:,} of {rows.name} "
             f"({'drawn with replacement' if self.is_drawn(index) else 'in its order'})"
@@ -141,7 +161,9 @@ class Workload:
         ValueError
             For a rate out of limits, or a trace whose times cannot be used.
         """
-        if arrivals.kind == "trace":
+        if (arrivals.kind == "trace") != self.timed:
+            raise ValueError("a workload is timed if, and only if, its arrivals are a trace's")
+        if self.timed:
             return self._at_own_times(rate_rps, seed)
         if rate_rps is None:
             raise ValueError("a rate is missing: only arrivals of a trace have one of their own")
@@ -156,8 +178,7 @@ class Workload:
     def saturated(self, n: int, seed: int) -> Iterator[Job]:
         """Yield jobs that are all there at once, drawn as often as each file's requests come."""
         rng = random.Random(f"{seed}/saturated")  # noqa: S311 - a scenario, no secret
-        weights = self.weights or self.shares
-        bounds = list(accumulate(weights))
+        bounds = list(accumulate(self.frequencies))
         for index in range(n):
             file = _drawn_file(rng, bounds)
             rows = self.files[file]
@@ -211,7 +232,6 @@ class Workload:
         """Yield files on one clock: each begins one of its mean gaps after the one before."""
         start_ns = 0
         for file, (rows, share) in enumerate(zip(self.files, self.shares, strict=True)):
-            _check_times(rows, share)
             times = rows.arrivals_ns
             span_ns = times[share - 1] - times[0]
             if file:
@@ -233,7 +253,6 @@ class Workload:
 
 
 def _thinned(rows: Rows, file: int, share: float, seed: int) -> Iterator[_Timed]:
-    _check_times(rows, 1)
     rng = random.Random(f"{seed}/thinned/{file}")  # noqa: S311 - a scenario, no secret
     for row, at_ns in enumerate(rows.arrivals_ns):
         if rng.random() < share:

@@ -89,21 +89,21 @@ def test_a_million_requests_are_a_stream() -> None:
 
 
 def test_own_times_start_at_zero_and_are_kept() -> None:
-    workload = Workload(files=(rows_of("t", [1, 2, 3], [5.0, 5.5, 7.0]),), n=3)
+    workload = Workload(files=(rows_of("t", [1, 2, 3], [5.0, 5.5, 7.0]),), n=3, timed=True)
     times = [job.arrival_ns for job in jobs_of(workload, rate_rps=None)]
     assert times == [0, NS_PER_S // 2, 2 * NS_PER_S]
     assert workload.own_rate_rps(0) == pytest.approx(1.0)
 
 
 def test_own_times_are_stretched_to_a_rate() -> None:
-    workload = Workload(files=(rows_of("t", [1, 2, 3], [5.0, 5.5, 7.0]),), n=3)
+    workload = Workload(files=(rows_of("t", [1, 2, 3], [5.0, 5.5, 7.0]),), n=3, timed=True)
     times = [job.arrival_ns for job in workload.jobs(OWN_TIMES, rate_rps=0.5, seed=0)]
     assert times == [0, NS_PER_S, 4 * NS_PER_S]
 
 
 def test_the_second_file_begins_a_mean_gap_after_the_first() -> None:
     first, second = rows_of("t", [1, 2], [1.0, 2.0]), rows_of("u", [3, 4], [7.0, 10.0])
-    jobs = jobs_of(Workload(files=(first, second), n=4), rate_rps=None)
+    jobs = jobs_of(Workload(files=(first, second), n=4, timed=True), rate_rps=None)
     assert [job.arrival_ns // NS_PER_S for job in jobs] == [0, 1, 4, 7]
 
 
@@ -111,10 +111,15 @@ def test_mixed_files_share_a_clock_and_are_thinned_by_weight() -> None:
     n = 2000
     first = rows_of("t", [1] * n, [float(i) for i in range(n)])
     second = rows_of("u", [2] * n, [i + 0.5 for i in range(n)])
-    both = jobs_of(Workload(files=(first, second), n=2 * n, weights=(1.0, 1.0)), rate_rps=None)
+    even = Workload(files=(first, second), n=2 * n, weights=(1.0, 1.0), timed=True)
+    both = jobs_of(even, rate_rps=None)
     assert [job.output_tokens for job in both[:4]] == [1, 2, 1, 2]
     assert len(both) == 2 * n
-    fewer = jobs_of(Workload(files=(first, second), n=2 * n, weights=(1.0, 0.25)), rate_rps=None)
+    assert even.own_rate_rps(0) == pytest.approx(2.0, rel=0.001)
+    thinned = Workload(files=(first, second), n=2 * n, weights=(1.0, 0.25), timed=True)
+    assert thinned.describe().endswith("mixed of 80% t, 20% u, side by side at their own times")
+    assert thinned.mean_tokens == pytest.approx(1.2)
+    fewer = jobs_of(thinned, rate_rps=None)
     counts = Counter(job.output_tokens for job in fewer)
     assert counts[1] == n
     assert counts[2] == pytest.approx(n / 4, rel=0.15)
@@ -153,12 +158,16 @@ def test_own_times_need_enough_rows_and_a_clock() -> None:
     with pytest.raises(
         ValueError, match=r"t has 2 requests of its own time, not 5; ask for fewer"
     ):
-        jobs_of(Workload(files=(timed,), n=5), rate_rps=None)
+        Workload(files=(timed,), n=5, timed=True)
     with pytest.raises(ValueError, match="a: rows lack arrival_s"):
-        jobs_of(Workload(files=(A,), n=4), rate_rps=None)
-    at_once = Workload(files=(rows_of("t", [1, 2], [3.0, 3.0]),), n=2)
+        Workload(files=(A,), n=4, timed=True)
+    with pytest.raises(ValueError, match="drawn at random have no times"):
+        Workload(files=(timed,), n=2, timed=True, resample=True)
+    at_once = Workload(files=(rows_of("t", [1, 2], [3.0, 3.0]),), n=2, timed=True)
     with pytest.raises(ValueError, match="come all at once"):
         list(at_once.jobs(OWN_TIMES, rate_rps=2.0, seed=0))
+    with pytest.raises(ValueError, match="timed if, and only if"):
+        Workload(files=(timed,), n=2).jobs(OWN_TIMES, rate_rps=None, seed=0)
 
 
 def test_a_missing_rate_is_said() -> None:
