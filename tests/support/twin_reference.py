@@ -257,6 +257,7 @@ class _Run:
             _ns(profile.step_s)
             + _ns(profile.per_sequence_s) * len(self.running)
             + _ns(profile.admission_s) * admitted
+            + _ns(profile.mixed_step_s) * (0 < admitted < len(self.running))
             + _ns(profile.per_prompt_token_s) * prefilled
             + _ns(profile.per_context_token_s) * context
         )

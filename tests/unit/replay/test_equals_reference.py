@@ -79,6 +79,7 @@ def profiles(draw: st.DrawFn) -> EngineProfile:
         step_s=draw(st.integers(1, 12)) * 1e-9,
         per_sequence_s=draw(st.integers(0, 3)) * 1e-9,
         admission_s=draw(st.integers(0, 30)) * 1e-9,
+        mixed_step_s=draw(st.integers(0, 9)) * 1e-9,
         per_prompt_token_s=draw(st.integers(0, 2)) * 1e-9,
         per_context_token_s=draw(st.integers(0, 2)) * 1e-9,
         max_admissions_per_step=draw(st.none() | st.integers(1, 2)),
