@@ -1,6 +1,7 @@
 """``kappad replay``: what each policy would do to a workload, in virtual time."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,15 +63,19 @@ def replay(
     """
     from estimator.replay.runs import Setup  # noqa: PLC0415 # light start
 
-    rates, loads = options.numbers(rate, "--rate"), options.numbers(load, "--load")
     inputs.check_plot(plot, capacity)
-    policies = inputs.policies_of(policy)
+    asked = _Asked(
+        policies=inputs.policies_of(policy),
+        rates_rps=options.numbers(rate, "--rate"),
+        loads=options.numbers(load, "--load"),
+        seeds=range(seed, seed + seeds),
+    )
     how = inputs.arrivals_of(
         arrivals, gamma_cv, diurnal_amplitude, diurnal_period_s, burst_cycle_s
     )
-    settings = inputs.settings_of(phi, burst_requests, no_guard=no_guard, order_by=order_by)
     kind = inputs.estimates_of(estimates, warm=warm, seed_state=seed_state)
-    profile = inputs.profile_of(engine)
+    settings = inputs.settings_of(phi, burst_requests, no_guard=no_guard, order_by=order_by)
+    profile, state = inputs.profile_of(engine), inputs.state_of(seed_state)
     requested, all_good = inputs.workload_of(
         inputs.files_of(files, trace, workload),
         mix=mix,
@@ -87,43 +92,47 @@ def replay(
         settings=settings,
         estimates=kind,
         warm=warm,
-        state=inputs.state_of(seed_state),
+        state=state,
     )
-    seed_range = range(seed, seed + seeds)
-    with inputs.told(), Progress("replaying", shown=not as_json, unit="requests") as progress:
-        if capacity:
-            document = _carried(setup, capacity, policies, seed_range, (rates, loads), progress)
-        else:
-            document = _replayed(setup, policies, seed_range, (rates, loads), progress, plot)
-    if as_json:
-        say_json(document)
-    elif capacity:
-        show_capacity(document)
-    else:
-        show_runs(document)
+    _run(setup, asked, plot=plot, limit=capacity, as_json=as_json)
     if not all_good:
         raise typer.Exit(EXIT_PARTIAL)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """Which runs of a setup were asked for."""
+
+    policies: tuple[str, ...]
+    rates_rps: tuple[float, ...]
+    loads: tuple[float, ...]
+    seeds: range
+
+
+def _run(setup: "Setup", asked: _Asked, *, plot: Path | None, limit: str, as_json: bool) -> None:
+    with inputs.told(), Progress("replaying", shown=not as_json, unit="requests") as progress:
+        if limit:
+            document = _carried(setup, asked, progress, limit)
+        else:
+            document = _replayed(setup, asked, progress, plot)
+    show = say_json if as_json else show_capacity if limit else show_runs
+    show(document)
+
+
 def _replayed(
-    setup: "Setup",
-    policies: Sequence[str],
-    seeds: Sequence[int],
-    rates_and_loads: tuple[Sequence[float], Sequence[float]],
-    progress: Progress,
-    plot: Path | None,
+    setup: "Setup", asked: _Asked, progress: Progress, plot: Path | None
 ) -> dict[str, Any]:  # Any: the document of `--json`
     from estimator.replay import report  # noqa: PLC0415 # light start
     from estimator.replay.runs import capacity_rps  # noqa: PLC0415 # light start
 
-    capacity = capacity_rps(setup.profile, setup.workload, seeds[0])
-    points = _points(setup, *rates_and_loads, capacity, seeds[0])
-    total = setup.workload.n * len(policies) * len(points) * len(seeds)
+    capacity = capacity_rps(setup.profile, setup.workload, asked.seeds[0])
+    points = _points(setup, asked, capacity)
+    total = setup.workload.n * len(asked.policies) * len(points) * len(asked.seeds)
     runs = report.replay(
         setup,
-        policies=policies,
+        policies=asked.policies,
         points=points,
-        seeds=seeds,
+        seeds=asked.seeds,
         keep_curves=plot is not None,
         on_request=_ticking(progress, total),
     )
@@ -147,53 +156,44 @@ def _draw(plot: Path, runs: "Sequence[Run]", document: dict[str, Any]) -> None: 
 
 
 def _carried(
-    setup: "Setup",
-    text: str,
-    policies: Sequence[str],
-    seeds: Sequence[int],
-    rates_and_loads: tuple[Sequence[float], Sequence[float]],
-    progress: Progress,
+    setup: "Setup", asked: _Asked, progress: Progress, text: str
 ) -> dict[str, Any]:  # Any: as above
     from estimator.replay.capacity import carried, limit_of  # noqa: PLC0415 # light start
     from estimator.replay.report import capacity_document  # noqa: PLC0415 # light start
     from estimator.replay.runs import capacity_rps  # noqa: PLC0415 # light start
 
-    rates, loads = rates_and_loads
-    if loads:
+    if asked.loads:
         raise typer.BadParameter("a limit is looked for over all loads; leave --load out")
     limit = limit_of(text)
-    capacity = capacity_rps(setup.profile, setup.workload, seeds[0])
+    capacity = capacity_rps(setup.profile, setup.workload, asked.seeds[0])
     ticking = _ticking(progress, None)
     found = [
         carried(
             setup,
             limit,
             policy=policy,
-            seeds=seeds,
+            seeds=asked.seeds,
             capacity_rps=capacity,
             on_request=ticking,
         )
-        for policy in policies
+        for policy in asked.policies
     ]
-    return capacity_document(found, limit, setup, capacity, rates=rates, seeds=seeds)
+    return capacity_document(
+        found, limit, setup, capacity, rates=asked.rates_rps, seeds=asked.seeds
+    )
 
 
-def _points(
-    setup: "Setup",
-    rates: Sequence[float],
-    loads: Sequence[float],
-    capacity_rps: float,
-    seed: int,
-) -> "list[Point]":
+def _points(setup: "Setup", asked: _Asked, capacity_rps: float) -> "list[Point]":
     from estimator.replay.runs import Point  # noqa: PLC0415 # light start
 
-    if not rates and not loads:
+    rates_rps, loads = asked.rates_rps, asked.loads
+    if not rates_rps and not loads:
         if setup.arrivals.kind == "trace":
-            rates = (setup.workload.own_rate_rps(seed),)
+            rates_rps = (setup.workload.own_rate_rps(asked.seeds[0]),)
         else:
             loads = (_DEFAULT_LOAD,)
     return [
-        *(Point(rate, rate / capacity_rps) for rate in rates),
+        *(Point(rate, rate / capacity_rps) for rate in rates_rps),
         *(Point(load * capacity_rps, load) for load in loads),
     ]
 

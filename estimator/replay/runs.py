@@ -139,7 +139,7 @@ def _past(setup: Setup, point: Point, seed: int) -> list[Completion]:
         # What follows another file had not begun.
         files=workload.files if workload.weights else workload.files[:1],
         n=WARM_REQUESTS,
-        weights=workload.weights,
+        weights=workload.frequencies if workload.weights else (),
         resample=True,
     )
     completions: list[Completion] = []

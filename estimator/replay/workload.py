@@ -232,6 +232,8 @@ class Workload:
         """Yield files on one clock: each begins one of its mean gaps after the one before."""
         start_ns = 0
         for file, (rows, share) in enumerate(zip(self.files, self.shares, strict=True)):
+            if not share:
+                continue
             times = rows.arrivals_ns
             span_ns = times[share - 1] - times[0]
             if file:
