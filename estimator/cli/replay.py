@@ -73,9 +73,7 @@ def replay(
     how = inputs.arrivals_of(
         arrivals, gamma_cv, diurnal_amplitude, diurnal_period_s, burst_cycle_s
     )
-    kind = inputs.estimates_of(estimates, warm=warm, seed_state=seed_state)
     settings = inputs.settings_of(phi, burst_requests, no_guard=no_guard, order_by=order_by)
-    profile, state = inputs.profile_of(engine), inputs.state_of(seed_state)
     requested, all_good = inputs.workload_of(
         inputs.files_of(files, trace, workload),
         mix=mix,
@@ -86,13 +84,13 @@ def replay(
         strict=strict,
     )
     setup = Setup(
-        profile=profile,
+        profile=inputs.profile_of(engine),
         workload=requested,
         arrivals=how,
         settings=settings,
-        estimates=kind,
+        estimates=inputs.estimates_of(estimates, warm=warm, seed_state=seed_state),
         warm=warm,
-        state=state,
+        state=inputs.state_of(seed_state),
     )
     _run(setup, asked, plot=plot, limit=capacity, as_json=as_json)
     if not all_good:
