@@ -11,7 +11,7 @@ from estimator.cli import replay_inputs as inputs
 from estimator.cli import replay_options as options
 from estimator.cli.progress import Progress
 from estimator.cli.replay_show import head_of, show_capacity, show_runs, tables_of
-from estimator.cli.terminal import EXIT_PARTIAL, CommandError, Json, say_json
+from estimator.cli.terminal import EXIT_PARTIAL, CommandError, Json, say_json, warn
 from sched_client.model import Settings
 
 if TYPE_CHECKING:  # numpy and the core only when the command runs
@@ -125,6 +125,7 @@ def _replayed(
 
     capacity = capacity_rps(setup.profile, setup.workload, asked.seeds[0])
     points = _points(setup, asked, capacity)
+    _warn_of_a_short_run(setup, max(point.rate_rps for point in points))
     total = setup.workload.n * len(asked.policies) * len(points) * len(asked.seeds)
     runs = report.replay(
         setup,
@@ -164,6 +165,7 @@ def _carried(
         raise typer.BadParameter("a limit is looked for over all loads; leave --load out")
     limit = limit_of(text)
     capacity = capacity_rps(setup.profile, setup.workload, asked.seeds[0])
+    _warn_of_a_short_run(setup, capacity)
     ticking = _ticking(progress, None)
     found = [
         carried(
@@ -179,6 +181,19 @@ def _carried(
     return capacity_document(
         found, limit, setup, capacity, rates=asked.rates_rps, seeds=asked.seeds
     )
+
+
+def _warn_of_a_short_run(setup: "Setup", rate_rps: float) -> None:
+    """Say that a run ends before its rate has been through its highs and lows."""
+    repeats_s, lasts_s = setup.arrivals.repeats_after_s, setup.workload.n / rate_rps
+    if repeats_s is not None and lasts_s < repeats_s:
+        kind = setup.arrivals.kind
+        option = "--burst-cycle-s" if kind == "bursts" else "--diurnal-period-s"
+        warn(
+            f"{setup.workload.n:,} requests at {rate_rps:.4g}/s last {lasts_s:.3g} s, less than "
+            f"the {repeats_s:g} s of one cycle of {kind}: the mean rate is not reached; give more "
+            f"--requests or a lower {option}"
+        )
 
 
 def _points(setup: "Setup", asked: _Asked, capacity_rps: float) -> "list[Point]":

@@ -71,6 +71,11 @@ class Arrivals:
             if not 0.0 < value < math.inf:
                 raise ValueError(f"{name} is {value}, must be a number of seconds above 0")
 
+    @property
+    def repeats_after_s(self) -> float | None:
+        """Seconds after which the rate begins anew; None where it does not change."""
+        return {"diurnal": self.period_s, "bursts": self.cycle_s}.get(self.kind)
+
     def times_ns(self, rate_rps: float, seed: int) -> Iterator[int]:
         """Yield arrival times without end.
 

@@ -173,6 +173,15 @@ def test_a_chart_and_a_page_are_written(tmp_path: Path, trace: str, capsys: Capt
     assert "cannot be written: No such file or directory" in message
 
 
+def test_a_run_shorter_than_a_cycle_of_its_rate_is_told(trace: str, capsys: Capture) -> None:
+    short = [trace, *SMALL, "--arrivals", "bursts", "--rate", "40", "--policy", "fcfs"]
+    _, err = replayed(short, capsys)
+    assert err.startswith("kappad: 120 requests at 40/s last 3 s, less than the 60 s of one cycle")
+    assert "more --requests or a lower --burst-cycle-s" in err
+    _, err = replayed([*short, "--burst-cycle-s", "2"], capsys)
+    assert err == ""
+
+
 def test_capacity_tells_the_rate_and_the_pods(trace: str, capsys: Capture) -> None:
     arguments = [trace, "--capacity", "e2e_p90<700ms", "--rate", "100", "--policy", "sjf"]
     document = document_of(arguments, capsys)
