@@ -12,15 +12,16 @@ PLANTED = {
     "sidecar layers": ("estimator/core/planted.py", "import estimator.store.base"),
     "client layers": ("sched_client/policies/planted.py", "import sched_client.transport.link"),
     "the client never imports the sidecar": ("sched_client/planted.py", "import estimator.core"),
-    "the sidecar sees only the client's model and policies": (
+    "the sidecar sees only the client's model, estimates and policies": (
         "estimator/cli/planted.py",
         "import sched_client.transport.link",
     ),
-    "the client's model and policies need the standard library only": (
+    "the client's model, estimates and policies need the standard library only": (
         "sched_client/policies/planted.py",
         "import grpc",
     ),
     "the core is pure": ("estimator/core/planted.py", "import sqlite3"),
+    "the twin knows no clock and no wire": ("estimator/replay/planted.py", "import time"),
     "generated types stay at the edges": (
         "estimator/runtime/planted.py",
         "import protos.kappad.estimator.v1.estimator_pb2",
