@@ -110,11 +110,11 @@ class Recorder:
 
     def __call__(self, outcome: Outcome) -> None:
         """Take one outcome."""
-        job, admitted_ns, first_ns, finished_ns, tokens, *_, finish = outcome
+        job, admitted_ns, first_ns, finished_ns, tokens, *_ = outcome
         arrival_ns = job.arrival_ns
         waited_ns = (finished_ns if admitted_ns is None else admitted_ns) - arrival_ns
         self._max_wait_ns = max(self._max_wait_ns, waited_ns)
-        if finish == "aborted" or first_ns is None:
+        if outcome.finish == "aborted" or first_ns is None:
             return
         profile = self._profile
         overhead_s = profile.request_overhead_s
