@@ -88,7 +88,7 @@ class CoreConfig:
     forgetting: float = 0.998
     shrinkage: float = 1.0
     level_shrinkage: float = 1.0
-    change_hazard: float = 1.0 / 100.0
+    change_hazard: float = 1.0 / 50.0
     min_samples: int = 2
     clip_deviations: float = 2.5
     gross_deviations: float = 6.0

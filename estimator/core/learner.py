@@ -13,8 +13,8 @@ from river import base
 
 from estimator.core.censored import Sums
 from estimator.core.level import Level, Shape
+from estimator.core.outliers import Outliers
 from estimator.core.prior import Anchor
-from estimator.core.robust import Temper
 
 __all__ = ["AffineRegressor", "Anchor", "Learner"]
 
@@ -26,21 +26,13 @@ _MAX_WEIGHT: Final = 4.0
 _LEAST_PULL: Final = 0.05
 # Below this share of w·Σws² the sizes seen are one and the same, and the slope is the parent's.
 _COLLINEAR: Final = 1e-12
-# Tokens below this share of what was expected are an empty transcript or a length that lies, not
-# speech: alone they teach nothing. Languages differ by less than ×4.
-_LEAST_RATIO: Final = 0.25
-# The other way round: a repetition loop is at 7 to 55. A handful of clips sent again and again,
-# some with long silences, taught 7 tokens where 16 came: the others were "gross", every time.
-_MOST_RATIO: Final = 4.0
 # Sizes that callers say are held against those that were measured where more than half were.
 _TRUST_STEP: Final = 0.02
+_TRUSTED: Final = 50
 _MOSTLY: Final = 0.5
-# Gross completions in a row that teach nothing. At a rate of 5 % two follow each other at one in
-# 400, and two lengths that lie by ×8 have the leverage of 64; three do at one in 8,000.
-_GROSS_RUN: Final = 2
-# Least step of the spread's logarithm: a spread that wanders by 5 % is mistaken for a change less
-# often than one by 8 %, at a step of 0.1.
-_SCALE_STEP: Final = 0.03
+# A size that was only said is not believed where tokens are so many times off what it lets expect.
+_LEAST_SAID: Final = 0.25
+_MOST_SAID: Final = 4.0
 # Completions that the old line counts for when its level has changed: it holds the shape.
 _SHAPE_WEIGHT: Final = 10.0
 
@@ -76,15 +68,18 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
     forgetting, shrinkage, level_shrinkage, change_hazard : float
         See `estimator.core.config.CoreConfig`.
     clip_deviations, gross_deviations : float
-        See `estimator.core.config.CoreConfig`.
+        See `estimator.core.config.CoreConfig`; of bounds, of said sizes, and of what the level is
+        told. `estimator.core.outliers` has its own.
 
     Attributes
     ----------
+    prior : Anchor
+        What was believed of the key that has no parent, before any data.
     kappa_, intercept_ : float
         The line, κ ≥ 0; kept until the next completion, whatever the parent learns meanwhile, so
         that one completion moves the keys of its own chain only.
-    temper : Temper
-        Robust spread of the residuals, in units of √tokens.
+    temper : Outliers
+        Spread of the residuals, in units of √tokens, and what of them is an outlier.
     pull_ : float
         Completions that the parent's line counts for now.
     weight_ : float
@@ -92,7 +87,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
     level : Level
         The factor on the line, and whether it has changed.
     trust_ : float
-        Share of the latest fifty or so sizes that were measured.
+        Share of the latest fifty or so sizes that were measured, of all while they are fewer.
 
     Notes
     -----
@@ -121,11 +116,12 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         forgetting: float = 0.998,
         shrinkage: float = 1.0,
         level_shrinkage: float = 1.0,
-        change_hazard: float = 1.0 / 100.0,
+        change_hazard: float = 1.0 / 50.0,
         clip_deviations: float = 2.5,
         gross_deviations: float = 6.0,
     ) -> None:
         self.parent = parent
+        self.prior: Anchor = parent if isinstance(parent, Anchor) else parent.prior
         self.forgetting = forgetting
         self.shrinkage = shrinkage
         self.level_shrinkage = level_shrinkage
@@ -136,16 +132,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         self.intercept_: float = parent.intercept_
         self.size_1_: float = parent.size_1_
         self.size_2_: float = parent.size_2_
-        self.temper: Temper = Temper(
-            parent.temper.scale_,
-            clip_deviations=clip_deviations,
-            gross_deviations=gross_deviations,
-            least_ratio=_LEAST_RATIO,
-            most_ratio=_MOST_RATIO,
-            gross_run=_GROSS_RUN,
-            widest_deviations=clip_deviations,
-            scale_step=_SCALE_STEP,
-        )
+        self.temper: Outliers = Outliers(parent.temper.scale_)
         self.level: Level = Level(
             hazard=change_hazard, forgetting=forgetting, pull=level_shrinkage
         )
@@ -198,23 +185,24 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         expected = intercept + kappa * size
         if expected < 1.0:
             expected = 1.0
-        # Tokens count words, so their variance grows with the mean: a unit is √tokens.
-        unit = math.sqrt(expected)
+        # Nor is less than that learned: a level of 0 could not rise by any factor.
+        if y < 1.0:
+            y = 1.0
         temper = self.temper
         scale = temper.scale_
-        if trusted:
-            self.trust_ += _TRUST_STEP * (1.0 - self.trust_)
-        else:
-            self.trust_ -= _TRUST_STEP * self.trust_
-            limit = self.clip_deviations * scale * unit
-            if self.trust_ > _MOSTLY and abs(y - expected) > limit:
-                return scale * unit
-        value, deviation = temper.judge(y, expected, unit)
-        if value is None:
-            # A lone gross one.
-            return deviation
+        if not self._believes(y, expected, trusted=trusted):
+            return scale * math.sqrt(expected)
         typical = intercept + kappa * self.size_1_
-        weight = (typical if typical > 1.0 else 1.0) / expected
+        if typical < 1.0:
+            typical = 1.0
+        prior = self.prior
+        value, deviation = temper.judge(
+            y, expected, typical=typical, prior=prior.intercept_ + prior.kappa_ * size
+        )
+        if value is None:
+            # Implausible.
+            return deviation
+        weight = typical / expected
         if weight > _MAX_WEIGHT:
             weight = _MAX_WEIGHT
         level = self.level
@@ -240,9 +228,24 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         self.solve()
         return deviation
 
+    def _believes(self, y: float, expected: float, *, trusted: bool) -> bool:
+        """Note whether a size was measured; say whether it is to be believed."""
+        n_seen = self.temper.n_seen_
+        step = 1.0 / (n_seen + 1.0) if n_seen < _TRUSTED else _TRUST_STEP
+        if trusted:
+            self.trust_ += step * (1.0 - self.trust_)
+            return True
+        self.trust_ -= step * self.trust_
+        if self.trust_ <= _MOSTLY:
+            return True
+        limit = self.clip_deviations * self.temper.scale_ * math.sqrt(expected)
+        is_likely = _LEAST_SAID * expected <= y <= _MOST_SAID * expected
+        return is_likely and abs(y - expected) <= limit
+
     def _inspect(self, scale: float) -> None:
         typical = max(self._base + self._slope * self.size_1_, 1.0)
-        shape = Shape(self._slope, self._base, typical, scale * scale)
+        dispersion = max(scale * scale, self.temper.dispersion_)
+        shape = Shape(self._slope, self._base, typical, dispersion)
         if self.level.inspect(shape):
             self._rescale(self.level.factor(self._slope, self._base, typical))
 
@@ -376,8 +379,8 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         return self
 
 
-# The regressor's own numbers, then the temper's three, then the level's ten and its marks.
+# The regressor's own numbers, then the temper's five, then the level's ten and its marks.
 _SUMS: Final = 6
 _OWN: Final = 14 + _SUMS
-_TEMPERED: Final = _OWN + 3
+_TEMPERED: Final = _OWN + 5
 _STATE_LENGTH: Final = _TEMPERED + 10

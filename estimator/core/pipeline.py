@@ -23,7 +23,7 @@ from sched_client.model import KappaEntry, Key, Partition, ServiceTime
 __all__ = ["Changes", "CoreConfig", "Pipeline"]
 
 # Raised with every change of what `Pipeline.state` holds.
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 # A model's seconds are watched from the so many-th completion that told of them.
 _WATCH_AFTER: Final = 10
 _DEFAULT: Final = CoreConfig()

@@ -1,6 +1,7 @@
 """How far one residual may pull a fit: a running robust scale with a clip that yields to change.
 
-Shared by the regressions of tokens and of seconds. Knows nothing of either.
+Of the seconds of requests and of the learners that the core is held against; tokens have
+`estimator.core.outliers`, for the mean of a mixture. Knows nothing of either.
 """
 
 import math
@@ -14,6 +15,8 @@ _MAX_STREAK: Final = 30
 # Steps of the scale's stochastic approximation, in natural logarithms: 1/(k + 2) for the k-th
 # residual down to this floor, which follows a change of spread within about 20 completions.
 _SCALE_STEP: Final = 0.1
+_UP: Final = math.exp(0.5 * _SCALE_STEP)
+_DOWN: Final = math.exp(-0.5 * _SCALE_STEP)
 # The smallest and largest scale. Noise-free data would drive it to 0, and then rounding
 # errors would be outliers.
 _MIN_SCALE: Final = 1e-3
@@ -29,18 +32,6 @@ class Temper:
         Robust standard deviation of residuals over their unit, before any data, > 0.
     clip_deviations, gross_deviations : float
         See `estimator.core.config.CoreConfig`.
-    least_ratio : float
-        A value below this share of what was expected is gross too, in [0, 1).
-    most_ratio : float
-        A value is gross by its deviation only from so many times what was expected, ≥ 0: many
-        equal completions make the scale tiny, and a clip twice as dense is no outlier.
-    gross_run : int
-        Gross residuals in a row on the same side that teach nothing, ≥ 1.
-    widest_deviations : float
-        What the clip widens to for further residuals on the same side, ≥ ``clip_deviations``.
-    scale_step : float
-        Least step of the scale's logarithm, in (0, 0.5]; about 2 over it are the residuals that
-        it follows a change of spread within.
 
     Attributes
     ----------
@@ -61,32 +52,13 @@ class Temper:
     Huber (1964), Robust estimation of a location parameter. Hampel et al. (1986), ch. 2.6.
     """
 
-    __slots__ = (
-        "_down", "_up", "clip_deviations", "gross_deviations", "gross_run", "least_ratio",
-        "most_ratio", "n_seen_", "scale_", "scale_step", "streak_", "widest_deviations",
-    )  # fmt: skip
+    __slots__ = ("clip_deviations", "gross_deviations", "n_seen_", "scale_", "streak_")
 
     def __init__(
-        self,
-        scale: float,
-        *,
-        clip_deviations: float = 2.5,
-        gross_deviations: float = 6.0,
-        least_ratio: float = 0.0,
-        most_ratio: float = 0.0,
-        gross_run: int = 1,
-        widest_deviations: float = math.inf,
-        scale_step: float = _SCALE_STEP,
+        self, scale: float, *, clip_deviations: float = 2.5, gross_deviations: float = 6.0
     ) -> None:
         self.clip_deviations = clip_deviations
         self.gross_deviations = gross_deviations
-        self.least_ratio = least_ratio
-        self.most_ratio = most_ratio
-        self.gross_run = gross_run
-        self.widest_deviations = widest_deviations
-        self.scale_step = scale_step
-        self._up = math.exp(0.5 * scale_step)
-        self._down = math.exp(-0.5 * scale_step)
         self.scale_ = scale
         self.n_seen_ = 0
         self.streak_ = 0
@@ -117,11 +89,9 @@ class Temper:
         same_side = self.streak_ != 0 and (z > 0.0) == (self.streak_ > 0)
         length = min(abs(self.streak_) + 1, _MAX_STREAK) if same_side else 1
         self.streak_ = length if z > 0.0 else -length
-        gross = magnitude > self.gross_deviations and y >= self.most_ratio * expected
-        gross = gross or y < self.least_ratio * expected
-        if gross and length <= self.gross_run:
+        if magnitude > self.gross_deviations and length <= 1:
             return None, deviation
-        limit = min(self.clip_deviations * 2.0 ** (length - 1), self.widest_deviations)
+        limit = self.clip_deviations * 2.0 ** (length - 1)
         if magnitude <= limit:
             return y, deviation
         return expected + math.copysign(limit, z) * deviation, deviation
@@ -133,10 +103,10 @@ class Temper:
         step, scale = 1.0 / (n + 2.0), self.scale_
         if magnitude > _MEDIAN_DEVIATION:
             if scale < _MAX_SCALE:
-                grow = math.exp(0.5 * step) if step > self.scale_step else self._up
+                grow = math.exp(0.5 * step) if step > _SCALE_STEP else _UP
                 self.scale_ = scale * grow
         elif scale > _MIN_SCALE:
-            shrink = math.exp(-0.5 * step) if step > self.scale_step else self._down
+            shrink = math.exp(-0.5 * step) if step > _SCALE_STEP else _DOWN
             self.scale_ = scale * shrink
 
     def state(self) -> list[float]:

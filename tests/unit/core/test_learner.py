@@ -1,4 +1,5 @@
 import random
+import statistics
 
 import pytest
 from hypothesis import given
@@ -221,5 +222,47 @@ def test_clips_sent_again_and_again_do_not_make_the_denser_ones_outliers() -> No
         entry = pipeline.kappa_of(Key("default", "transcribe"))
         expected = entry.intercept_tokens + entry.kappa_tokens_per_s * mean_size
         ratios.append(expected / mean_tokens)
-    # A median of two kinds of clips lies below their mean; dropping one kind gave 0.4 to 0.6.
-    assert 0.75 < sorted(ratios)[10] < 1.25, ratios
+    # Dropping one kind as outliers gave 0.4 to 0.6, and a median of the two 0.8.
+    assert 0.93 < sorted(ratios)[10] < 1.07, ratios
+    assert sum(0.8 < ratio < 1.25 for ratio in ratios) >= 18, ratios
+
+
+def test_a_denser_language_is_found_beside_one_clip_that_was_sent_again_and_again() -> None:
+    errors = []
+    for seed in range(20):
+        pipeline = Pipeline()
+        rng = random.Random(seed)
+        sizes = [rng.uniform(2.0, 25.0) for _ in range(5)]
+        clips = [("en", 10.0, 30.0)] * 100
+        clips += [("hi", s, (7.0 + 7.2 * s) * rng.lognormvariate(0.0, 0.15)) for s in sizes]
+        for number, (language, size, tokens) in enumerate(clips):
+            pipeline.learn_one(
+                Completion(
+                    completion_id=f"d-{number}", language=language, audio_s=size,
+                    output_tokens=round(tokens),
+                )
+            )  # fmt: skip
+        entry = pipeline.kappa_of(Key("default", "transcribe", "hi"))
+        errors.append((entry.intercept_tokens + 13.5 * entry.kappa_tokens_per_s) / 104.2 - 1.0)
+    # Held against the spread of that one clip, five completions left it 45 % low.
+    assert abs(statistics.median(errors)) < 0.2, errors
+
+
+def test_nothing_is_learned_to_give_less_than_a_token_and_speech_comes_back() -> None:
+    regressor = AffineRegressor(parent=anchor())
+    for size in range(200):
+        regressor.learn_one({"size": 5.0 + size % 20}, 0.0)
+    assert regressor.predict_one({"size": 15.0}) == pytest.approx(1.0, abs=0.3)
+    for x, y in pairs(60):
+        regressor.learn_one(x, y)
+    assert regressor.predict_one({"size": 15.0}) == pytest.approx(3.0 + 3.1 * 15.0, rel=0.15)
+
+
+def test_hints_that_lie_from_the_start_teach_nothing() -> None:
+    regressor = AffineRegressor(parent=anchor())
+    for i, (x, y) in enumerate(pairs(12)):
+        if i % 4 == 3:
+            regressor.teach(8.0 * x["size"], y, trusted=False)
+        else:
+            regressor.teach(x["size"], y)
+    assert regressor.predict_one({"size": 15.0}) == pytest.approx(3.0 + 3.1 * 15.0, rel=0.15)
