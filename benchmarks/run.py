@@ -89,6 +89,16 @@ _DRIFT: Final = (
     ("LibriSpeech's lengths to uniform over 5 to 30 s within 60, share",
      "lengths/within_60", ">=", 0.99),
 )  # fmt: skip
+# The same of ``benchmarks.twin_speed``.
+_TWIN_SPEED: Final = (
+    ("simulated requests a second, one core, LibriSpeech, sjf by duration, load 1.2, 64 slots",
+     "requests_per_s/sjf_duration", ">=", 30_000),
+    ("the same, drawing the requests and the figures included",
+     "requests_per_s/replay_sjf_duration", ">=", 30_000),
+    *((f"cost of a request while 200,000 wait over 2,000, {name}", f"waiting/{name}/ratio", "<=",
+       1.5) for name in ("fcfs", "sjf", "hrrn")),
+    ("MiB that memory grows by from 100,000 to 1,000,000 requests", "memory/growth_mib", "<=", 10),
+)  # fmt: skip
 # What, where in the JSON of ``benchmarks.learning``, comparison, limit.
 _LEARNING: Final = (
     ("error where nothing changes, over the cumulative learner's",
@@ -138,6 +148,7 @@ BENCHMARKS: Final = (
     Benchmark("learning", promises=tuple(Promise(*one) for one in _LEARNING)),
     Benchmark("drift", promises=tuple(Promise(*one) for one in _DRIFT)),
     Benchmark("service", promises=tuple(Promise(*one) for one in _SERVICE)),
+    Benchmark("twin_speed", promises=tuple(Promise(*one) for one in _TWIN_SPEED)),
     Benchmark("store"),
     Benchmark("transport", arguments=("--rounds", "6")),
     Benchmark(
