@@ -79,7 +79,9 @@ class Fcfs:
             not finite; nothing has changed then.
         """
         request_id = self._check(entry)
-        self._youngest = max(self._youngest, entry.enqueued_s)
+        enqueued_s = entry.enqueued_s
+        if enqueued_s > self._youngest:  # noqa: PLR1730 -- max() is a call for each arrival
+            self._youngest = enqueued_s
         self._arrived[request_id] = (self._youngest, entry)
 
     def give_back(self, entry: WaitingEntry) -> None:
@@ -132,6 +134,7 @@ class Fcfs:
             When nothing waits.
         """
         entry = self._choice or self.peek(now_s)
+        self._choice = None
         self.remove(entry.request_id)
         return entry
 

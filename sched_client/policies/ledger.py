@@ -82,15 +82,16 @@ class OvertakingLedger:
     def append(self, item: Waiting) -> None:
         """Take in an arrival as the youngest, with nothing served or overtaken yet."""
         # Ages never fall along the slots even if the clock stepped back: bisection needs that.
-        self._youngest = max(self._youngest, item.enqueued_s)
+        if item.enqueued_s > self._youngest:  # noqa: PLR1730 -- max() is a call for each arrival
+            self._youngest = item.enqueued_s
         self._append(item, self._youngest)
 
     def _append(self, item: Waiting, age: float) -> None:
         if self._end == self._capacity:
             self._renew()
         slot = self._end
-        self._end += 1
-        self._place(item, slot, age)
+        self._end = slot + 1
+        self._place(item, slot, age, 0.0)  # nothing was ever served from the slots behind it
 
     def insert(self, item: Waiting) -> None:
         """Take in a given-back entry at its age, before all that were enqueued at that time."""
@@ -98,9 +99,9 @@ class OvertakingLedger:
         self._youngest = max(self._youngest, age)
         slot = bisect_left(self._ages, age, 0, self._end)
         if slot < self._end and self._items[slot] is None:
-            self._place(item, slot, age)
+            self._place(item, slot, age, self._sum_after(slot))
         elif slot > 0 and self._items[slot - 1] is None:
-            self._place(item, slot - 1, age)
+            self._place(item, slot - 1, age, self._sum_after(slot - 1))
         elif slot == self._end:
             self._append(item, age)
         else:
@@ -163,7 +164,7 @@ class OvertakingLedger:
             item.served_before = 0.0
         self._install(waiting, self._capacity)
 
-    def _place(self, item: Waiting, slot: int, age: float) -> None:
+    def _place(self, item: Waiting, slot: int, age: float, sum_after: float) -> None:
         self._items[slot] = item
         self._ages[slot] = age
         self._count += 1
@@ -171,7 +172,7 @@ class OvertakingLedger:
         item.served_before = self._served
         least, sums = self._least, self._sums
         node = self._capacity + slot
-        least[node] = -self._phi * self._served - self._sum_after(slot)
+        least[node] = -self._phi * self._served - sum_after
         while node > 1:
             node >>= 1
             right = 2 * node + 1
@@ -322,7 +323,7 @@ class OvertakingLedger:
         while first:
             self._combine(first)
             first //= 2
-        self._place(new[0], new[0].slot, new[1])
+        self._place(new[0], new[0].slot, new[1], self._sum_after(new[0].slot))
 
     def _combine(self, node: int) -> None:
         least, sums, right = self._least, self._sums, 2 * node + 1
