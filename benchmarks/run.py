@@ -136,6 +136,8 @@ _LEARNING: Final = (
     ("move of κ by spoilt completions, worst", "robustness/worst_absolute_move", "<=", 0.03),
     ("move of a known key by 100,000 invented languages",
      "robustness/flood/known_key_move", "<=", 0),
+    ("bias of the mean where clips are of two densities, beside least squares', worst",
+     "mixtures/bias_over_least_squares_worst", "<=", 0.03),
     ("error over a new language's first 20 completions, known model over fresh one",
      "shrinkage/known_over_fresh", "<=", 0.7),
     ("the same, a model of twice as many tokens as the prior expects",

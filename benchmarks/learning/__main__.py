@@ -1,7 +1,8 @@
 """How well kappad learns, on the traces in ``benchmarks/traces``.
 
 The contest of learners; changes of κ, in trace order and as concurrent requests finish; drift
-events; coverage; spoilt completions; a new language. All through `estimator.evaluation`.
+events; coverage; spoilt completions; honest mixtures; a new language. All through
+`estimator.evaluation`.
 
 Run: ``python -m benchmarks.learning [PART…]`` (all of it about 4 minutes of one core).
 """
@@ -20,6 +21,7 @@ from benchmarks.learning import (
     detection,
     intervals,
     known_levels,
+    mixtures,
     robustness,
     shrinkage,
 )
@@ -64,8 +66,12 @@ def _order(traces: Sequence[Trace]) -> Result:
 def _cold_start(traces: Sequence[Trace]) -> Result:
     table = cold_start.measure(traces)
     named = (table[f"{trace.name}, completion order"] for trace in traces)
+    oracle = cold_start.measure_oracle(traces)
     return {
-        "tables": {"κ of the first of 64 at once": table},
+        "tables": {
+            "κ of the first of 64 at once": table,
+            "the same, all known but the level": oracle,
+        },
         **table["all, completion order"],
         "bias_after_10_worst_trace": max(abs(row["bias_after_10"]) for row in named),
     }
@@ -100,6 +106,24 @@ def _robustness(traces: Sequence[Trace]) -> Result:
     }
 
 
+def _mixtures(_traces: Sequence[Trace]) -> Result:
+    steady, after, new = (
+        mixtures.measure_steady(),
+        mixtures.measure_after(),
+        mixtures.measure_new(),
+    )
+    return {
+        "tables": {
+            "honest mixtures": steady,
+            "one clip 200 times, then others": after,
+            "a new language beside a known one": new,
+        },
+        "bias_over_least_squares_worst": mixtures.worst_bias_over_line(steady),
+        "rmse_over_least_squares_worst": max(row["rmse_over_line"] for row in steady.values()),
+        "new_language_off_after_10_worst": max(row["off_own_10"] for row in new.values()),
+    }
+
+
 def _shrinkage(traces: Sequence[Trace]) -> Result:
     plain = shrinkage.measure(traces)
     doubled = shrinkage.measure([shrinkage.with_more_tokens(trace, 2) for trace in traces])
@@ -123,6 +147,7 @@ PARTS: Final[dict[str, Callable[[Sequence[Trace]], Result]]] = {
     "file_order": _file_order,
     "intervals": _intervals,
     "robustness": _robustness,
+    "mixtures": _mixtures,
     "shrinkage": _shrinkage,
 }
 
