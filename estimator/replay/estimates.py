@@ -4,6 +4,7 @@
 `Estimating`, so that a run does not know which it has.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
@@ -69,8 +70,8 @@ class Estimating(Protocol):
         """
 
 
-class FixedEstimates:
-    """Estimates that nothing is learned for; b₀ follows the mean work of what has ended.
+class FixedEstimates(ABC):
+    """Estimates that nothing is learned for, and that never move.
 
     Parameters
     ----------
@@ -104,9 +105,9 @@ class FixedEstimates:
         self._profile = profile
         self._slots = slots
 
+    @abstractmethod
     def expected_tokens(self, job: Job) -> float:
         """Give the tokens that a job is expected to produce, ≥ 1."""
-        raise NotImplementedError
 
     def first(self, request: Request) -> None:
         """Fill in the estimate of a request that arrives."""

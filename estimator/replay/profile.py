@@ -42,7 +42,8 @@ class EngineProfile:
 
     A step costs ``step_s``, and for each running request ``per_sequence_s``, for each token of
     their context ``per_context_token_s``, for each request admitted in it ``admission_s``, for
-    each prompt token computed in it ``per_prompt_token_s``. Each cost is rounded to nanoseconds.
+    each prompt token computed in it ``per_prompt_token_s``, and ``mixed_step_s`` where it admits
+    beside running requests. Each cost is rounded to nanoseconds. Nothing is cached of a prompt.
 
     Attributes
     ----------
