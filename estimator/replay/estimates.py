@@ -4,7 +4,6 @@
 `Estimating`, so that a run does not know which it has.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
@@ -70,7 +69,7 @@ class Estimating(Protocol):
         """
 
 
-class FixedEstimates(ABC):
+class FixedEstimates:
     """Estimates that nothing is learned for, and that never move.
 
     Parameters
@@ -105,9 +104,9 @@ class FixedEstimates(ABC):
         self._profile = profile
         self._slots = slots
 
-    @abstractmethod
     def expected_tokens(self, job: Job) -> float:
-        """Give the tokens that a job is expected to produce, ≥ 1."""
+        """Give the tokens that a job is expected to produce, ≥ 1; those that will come out."""
+        return float(job.produced_tokens)
 
     def first(self, request: Request) -> None:
         """Fill in the estimate of a request that arrives."""
@@ -135,11 +134,7 @@ class FixedEstimates(ABC):
 
 
 class TrueEstimates(FixedEstimates):
-    """The tokens that a job will produce: what no scheduler can know."""
-
-    def expected_tokens(self, job: Job) -> float:
-        """Give what will come out if nobody leaves."""
-        return float(job.produced_tokens)
+    """The tokens that a job will produce if nobody leaves: what no scheduler can know."""
 
 
 class DurationEstimates(FixedEstimates):
