@@ -143,6 +143,20 @@ _LEARNING: Final = (
     ("the same, a model of twice as many tokens as the prior expects",
      "shrinkage/known_over_fresh_doubled", "<=", 0.7),
 )  # fmt: skip
+# The same of ``benchmarks.twin``.
+_TWIN: Final = (
+    *((f"{what}, gateway mix, {policy}, guard {guard}, share",
+       f"worth/gateway/{policy}, guard {guard}/{path}", ">=", limit)
+      for what, path, limit in (
+          ("mean E2E that the true length takes off duration-only", "gap_ratio", 0.1),
+          ("part of it that learning closes, cold", "closed_ratio", 0.8))
+      for policy in ("sjf", "hrrn") for guard in ("on", "off")),
+    ("worst percentile against fcfs at loads up to .7, Poisson, percent",
+     "low_load/worst_percent", "<=", 1.0),
+    ("requests served beyond the guard's bound", "guard/bound/requests_beyond", "<=", 0),
+    ("most of its bound that any request came to, share",
+     "guard/bound/largest_share_of_bound", "<=", 1.000000001),
+)  # fmt: skip
 
 BENCHMARKS: Final = (
     Benchmark("policies"),
@@ -150,6 +164,7 @@ BENCHMARKS: Final = (
     Benchmark("learning", promises=tuple(Promise(*one) for one in _LEARNING)),
     Benchmark("drift", promises=tuple(Promise(*one) for one in _DRIFT)),
     Benchmark("service", promises=tuple(Promise(*one) for one in _SERVICE)),
+    Benchmark("twin", promises=tuple(Promise(*one) for one in _TWIN)),
     Benchmark("twin_speed", promises=tuple(Promise(*one) for one in _TWIN_SPEED)),
     Benchmark("store"),
     Benchmark("transport", arguments=("--rounds", "6")),
