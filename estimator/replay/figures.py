@@ -97,7 +97,8 @@ class Recorder:
     Attributes
     ----------
     finished_s, ttft_s, e2e_s : array of float
-        Of the requests that finished, in the order in which they did.
+        Of the requests that finished, in the order in which they did; ``finished_s`` is when the
+        caller has the answer.
     """
 
     def __init__(self, profile: EngineProfile) -> None:
@@ -119,7 +120,7 @@ class Recorder:
         profile = self._profile
         overhead_s = profile.request_overhead_s
         e2e_s = (finished_ns - arrival_ns) / NS_PER_S + overhead_s
-        self.finished_s.append(finished_ns / NS_PER_S)
+        self.finished_s.append(finished_ns / NS_PER_S + overhead_s)
         self.ttft_s.append((first_ns - arrival_ns) / NS_PER_S + overhead_s)
         self.e2e_s.append(e2e_s)
         alone_s = profile.service_s(tokens, job.prompt_tokens) + overhead_s

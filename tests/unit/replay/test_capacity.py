@@ -5,7 +5,7 @@ import pytest
 from estimator.core.observation import Completion
 from estimator.replay.capacity import Carried, Limit, carried, limit_of
 from estimator.replay.profile import EngineProfile
-from estimator.replay.rows import Rows
+from estimator.replay.rows import Rows, uniform_rows
 from estimator.replay.runs import Point, Setup, capacity_rps, run_once
 from estimator.replay.workload import Workload
 
@@ -53,6 +53,16 @@ def test_what_is_no_limit_is_refused(text: str, message: str) -> None:
 
 def test_capacity_is_what_an_engine_without_a_pause_serves() -> None:
     assert capacity_rps(PROFILE, setup().workload, seed=0) == pytest.approx(10.0)
+
+
+def test_capacity_of_a_batch_is_that_of_the_formula() -> None:
+    profile = EngineProfile(
+        name="batch", slots=32, step_s=0.008, per_sequence_s=0.0001, admission_s=0.005
+    )
+    workload = Workload(files=(uniform_rows(),), n=100)
+    # Each token takes its share of a full step; each admission holds up everyone.
+    seconds = workload.mean_tokens * (0.008 / 32 + 0.0001) + 0.005
+    assert capacity_rps(profile, workload, seed=0) == pytest.approx(1 / seconds, rel=0.03)
 
 
 def test_the_rate_found_is_that_of_the_formula() -> None:

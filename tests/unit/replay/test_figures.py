@@ -151,6 +151,17 @@ def test_curves_are_the_distribution_and_the_p90_of_each_window() -> None:
     assert curves.p90_s[-1] == pytest.approx(10.0)
 
 
+def test_windows_are_of_arrivals_not_of_ends() -> None:
+    recorder = Recorder(PROFILE)
+    for index in range(400):
+        # All end together; who came first has waited longest.
+        recorder(outcome(index / 10, 100.0, 100.0, 100.0))
+    curves = curves_of(recorder)
+    assert curves.arrived_s[0] == pytest.approx(2.0, abs=0.1)
+    assert curves.arrived_s[-1] == pytest.approx(37.9, abs=0.1)
+    assert list(curves.p90_s) == sorted(curves.p90_s, reverse=True)
+
+
 def test_one_request_can_be_drawn() -> None:
     recorder = Recorder(PROFILE)
     recorder(outcome(0.0, 0.5, 1.1, 2.0))

@@ -80,7 +80,8 @@ def test_a_seed_fixes_the_requests_at_every_rate() -> None:
         job._replace(arrival_ns=0) for job in fast
     ]
     assert slow == jobs_of(workload, rate_rps=1.0, seed=3)
-    assert slow != jobs_of(workload, rate_rps=1.0, seed=4)
+    others = jobs_of(workload, rate_rps=1.0, seed=4)
+    assert [job.output_tokens for job in slow] != [job.output_tokens for job in others]
 
 
 def test_a_million_requests_are_a_stream() -> None:
@@ -130,6 +131,15 @@ def test_a_saturated_engine_has_all_requests_at_once_by_their_shares() -> None:
     jobs = list(Workload(files=(A, B), n=6).saturated(3000, seed=0))
     assert {job.arrival_ns for job in jobs} == {0}
     assert sum(job.segment == 0 for job in jobs) / 3000 == pytest.approx(4 / 6, abs=0.03)
+
+
+def test_nobody_leaves_a_saturated_engine() -> None:
+    rows = Rows("left")
+    left = Completion(completion_id="x", audio_s=1.0, finish_reason="aborted", wait_s=1.0)
+    rows.append(left)
+    workload = Workload(files=(rows,), n=1)
+    assert jobs_of(workload)[0].abort_ns is not None
+    assert [job.abort_ns for job in workload.saturated(2, seed=0)] == [None, None]
 
 
 def test_means_weigh_the_files_by_their_shares() -> None:
