@@ -27,7 +27,7 @@ CANONICAL_COLUMNS: Final = (
 # format ignore columns that they do not know.
 EXPORT_COLUMNS: Final = (
     *CANONICAL_COLUMNS, "timestamps", "kind", "max_tokens", "cached_prompt_tokens", "wait_s",
-    "service_s", "concurrency",
+    "service_s", "concurrency", "preemptions",
 )  # fmt: skip
 TraceFormat = Literal["csv", "jsonl"]
 # A longer line is no trace but something else, such as a binary file.
@@ -37,6 +37,7 @@ _TRUE: Final = frozenset({"1", "true"})
 _FALSE: Final = frozenset({"0", "false"})
 _INTEGERS: Final = (
     "prompt_tokens", "output_tokens", "priority", "max_tokens", "cached_prompt_tokens",
+    "preemptions",
 )  # fmt: skip
 _REALS: Final = ("arrival_s", "audio_s", "wait_s", "service_s", "concurrency")
 # vLLM's own word for a request whose caller left.
@@ -272,6 +273,7 @@ def _completion_of(cells: Mapping[str, object]) -> tuple[float | None, Completio
         wait_s=reals["wait_s"] or 0.0,
         service_s=reals["service_s"] or 0.0,
         concurrency=reals["concurrency"] or 0.0,
+        preemptions=integers["preemptions"] or 0,
         request_type=_text("request_type", cells.get("request_type")),
         group_id=_text("group_id", cells.get("group_id")),
         priority=integers["priority"] or 0,

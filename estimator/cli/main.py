@@ -11,6 +11,7 @@ from typing import Final
 import typer
 
 from estimator.cli import (
+    calibrate,
     demo,
     drift,
     evaluate,
@@ -53,7 +54,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _MODULES: Final = (
-    serve, predict, status, kappa, drift, explain, learn, evaluate, replay, export, demo,
+    serve, predict, status, kappa, drift, explain, learn, evaluate, replay, calibrate, export,
+    demo,
 )  # fmt: skip
 for _module in _MODULES:
     app.command()(getattr(_module, _module.__name__.rsplit(".", 1)[-1]))

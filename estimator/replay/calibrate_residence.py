@@ -92,8 +92,11 @@ class Residences:
     @property
     def overtaken_ratio(self) -> float:
         """Share of the admissions that went before somebody who had come earlier."""
-        later = np.minimum.accumulate(self.arrival_s[::-1])[::-1]
-        return float(np.mean(self.arrival_s[:-1] > later[1:])) if len(self.arrival_s) > 1 else 0.0
+        # The earliest arrival among those admitted later; within a step there is no order.
+        after = np.searchsorted(self.admitted_s, self.admitted_s + self.same_step_s, "right")
+        earliest = np.minimum.accumulate(self.arrival_s[::-1])[::-1]
+        overtaken = np.append(earliest, np.inf)[after] < self.arrival_s
+        return float(np.mean(overtaken))
 
     def mean_running(self) -> Vector:
         """Give the mean number of running requests of each residence, itself included."""
