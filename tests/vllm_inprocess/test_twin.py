@@ -161,6 +161,58 @@ def test_admissions_and_ends_are_vllms(
         assert not client.failure
 
 
+def draw_engine(rng: random.Random, *, text: bool) -> EngineProfile:
+    """Draw an engine: few slots or many, steps of any shape, little memory, small budgets."""
+    slots = rng.choice([1, 2, 4, 16, 64])
+    profile = EngineProfile(
+        name="drawn",
+        slots=slots,
+        step_s=rng.choice([0.008, 0.000001]),
+        per_sequence_s=rng.choice([0.0, 0.00004, 0.001]),
+        admission_s=rng.choice([0.0, 0.01]),
+        per_prompt_token_s=rng.choice([0.0, 0.00001]),
+        per_context_token_s=rng.choice([0.0, 0.000000001, 0.00000003]),
+    )
+    if text:
+        budget = max(slots, rng.choice([1, 7, 64, 256]))
+        return replace(profile, max_tokens_per_step=budget, kv_blocks=rng.choice([60, 80, 100]))
+    return replace(
+        profile,
+        max_admissions_per_step=rng.choice([None, 1, 2]),
+        kv_blocks=rng.choice([None, 130, 200, 500]),
+        blocks_per_admission=94,
+    )
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_any_engine_is_vllms(kappad: Callable[[Snapshot], type[Any]], text: bool) -> None:
+    preemptions = 0
+    for seed in range(8):
+        rng = random.Random(seed)
+        profile, policy = draw_engine(rng, text=text), rng.choice(["fcfs", "sjf", "hrrn"])
+        case = Case(
+            profile,
+            rng.choice([40, 120]),
+            rng.choice([1.0, 5.0, 20.0, 100.0]),
+            tokens_per_s=rng.choice([3.0, 14.0]),
+            grid_ms=rng.choice([0, 8]),
+        )
+        jobs = draw_jobs(case, seed, text=text)
+        if text:
+            jobs = [
+                job._replace(
+                    prompt_tokens=rng.choice([1, 15, 16, 17, 33, 90]),
+                    output_tokens=job.output_tokens * rng.choice([1, 6]),
+                )
+                for job in jobs
+            ]
+        cls = Scheduler if policy == "fcfs" else kappad(fixed_snapshot(policy))
+        engine, run = run_both(cls, policy, jobs, profile)
+        assert twins_view(run) == (engine.admitted, engine.ended), (seed, policy, profile)
+        preemptions += run.totals.preemptions
+    assert preemptions > (50 if text else 0)
+
+
 @pytest.mark.parametrize("policy", ["sjf", "hrrn"])
 def test_thousands_in_one_long_overload(
     kappad: Callable[[Snapshot], type[Any]], policy: str
