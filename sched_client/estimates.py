@@ -38,7 +38,7 @@ class Estimated(Protocol):
     Attributes
     ----------
     key : Key
-        Under which its κ is found; one object shared by all requests of it.
+        That of ``ordering``; `Estimates` lets all requests of it share one object.
     service_s, tokens : float
         The estimate in force, > 0; 0 before the first one.
     queue_id : str

@@ -90,7 +90,7 @@ class OvertakingLedger:
         if self._end == self._capacity:
             self._renew()
         slot = self._end
-        self._end = slot + 1
+        self._end += 1
         self._place(item, slot, age, 0.0)  # nothing was ever served from the slots behind it
 
     def insert(self, item: Waiting) -> None:

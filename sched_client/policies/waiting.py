@@ -34,9 +34,9 @@ class Waiting:
     present : bool
         False once it has left; heaps drop such items when they meet them.
     slot, leaf : int
-        Where the guard's ledger and the hrrn tournament keep it.
+        Where the guard's ledger and the hrrn tournament keep it; they set it.
     served_before : float
-        Work served up to the start of this stay, on the ledger's own count.
+        Work served up to the start of this stay, on the ledger's own count, which sets it.
 
     Notes
     -----
@@ -63,6 +63,10 @@ class Waiting:
         "work",
     )
 
+    slot: int
+    leaf: int
+    served_before: float
+
     def __init__(self, entry: WaitingEntry, work: float, sequence: int, *, returned: bool) -> None:
         (
             self.request_id,
@@ -74,13 +78,11 @@ class Waiting:
             self.priority,
         ) = entry
         self.work = work
-        self.charge = 0.0 if returned else min(MAX_CHARGE, work)
+        charged = work if work < MAX_CHARGE else MAX_CHARGE  # noqa: FURB136 -- min() is a call
+        self.charge = 0.0 if returned else charged
         self.sequence = sequence
         self.returned = returned
         self.present = True
-        self.slot = -1
-        self.leaf = -1
-        self.served_before = 0.0
 
     def __lt__(self, other: "Waiting") -> bool:
         """Tell whether this one is older: enqueued earlier, or arrived earlier among equals."""

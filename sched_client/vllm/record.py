@@ -15,8 +15,9 @@ class Record:
 
     What was read of it is kept as plain values, and `Features` are built when they are asked for:
     each object more that stays with a request lets Python's garbage collector run in 0.15 % more
-    of the arrivals, some 60 µs each. It is read once, and ``kind`` is set last: the reporter's
-    thread sees all of a reading or none.
+    of the arrivals, some 60 µs each; and what it visits in each object adds to that, so nothing
+    is kept twice. It is read once, and ``kind`` is set last: the reporter's thread sees all of a
+    reading or none.
     """
 
     __slots__ = (
@@ -34,10 +35,7 @@ class Record:
         "kind",
         "language",
         "max_tokens",
-        "model",
         "ordered_audio_s",
-        "ordered_duration_source",
-        "ordered_language",
         "prefill",
         "priority",
         "prompt_tokens",
@@ -45,24 +43,21 @@ class Record:
         "request",
         "sequence",
         "service_s",
-        "task",
-        "timestamps",
         "tokens",
     )
 
-    # The parts of `Features`; there are none before `take`.
-    model: str
-    task: str
+    # The parts of `Features` that are not in `key`; not there before `take`.
     language: str
-    timestamps: bool | None
     audio_s: float | None
     prompt_tokens: int
     max_tokens: int | None
     duration_source: str
-    # What hints and classes of text change of them for the order.
-    ordered_language: str
+    # With the hints applied; the language that is ordered by is the key's.
     ordered_audio_s: float | None
-    ordered_duration_source: str
+    # Not there before the request is admitted: the running integral then, and vLLM's
+    # PrefillStats (Any), which vLLM fills in later.
+    admitted_integral: float
+    prefill: Any
 
     def __init__(self, request: Any, enqueued_s: float, sequence: int) -> None:
         self.request = request
@@ -71,7 +66,7 @@ class Record:
         self.kind: RequestKind | None = None  # until it was read
         self.hints = NO_HINTS
         # As `sched_client.estimates.Estimated`; 0 seconds until it was estimated.
-        self.key = GLOBAL_KEY
+        self.key = GLOBAL_KEY  # as it is ordered by; `Estimates` makes all of a key share one
         self.service_s = self.tokens = 0.0
         self.queue_id = ""
         self.estimated_version = 0
@@ -80,28 +75,19 @@ class Record:
         self.group_id = ""
         self.priority = 0
         self.admitted_s: float | None = None
-        self.admitted_integral = 0.0
-        self.prefill: Any = None  # Any: vLLM's PrefillStats, filled in later by vLLM
         self.group = ""
 
     def take(self, reading: Reading) -> None:
         """Keep what was read."""
         features, ordering, self.hints = reading
-        (
-            self.model,
-            self.task,
-            self.language,
-            self.timestamps,
-            kind,
-            self.audio_s,
-            self.prompt_tokens,
-            self.max_tokens,
-            self.duration_source,
-        ) = features
-        self.ordered_language = ordering.language
+        self.key = ordering.key
+        self.language = features.language
+        self.audio_s = features.audio_s
+        self.prompt_tokens = features.prompt_tokens
+        self.max_tokens = features.max_tokens
+        self.duration_source = features.duration_source
         self.ordered_audio_s = ordering.audio_s
-        self.ordered_duration_source = ordering.duration_source
-        self.kind = kind
+        self.kind = features.kind
 
     @property
     def features(self) -> Features | None:
@@ -109,11 +95,12 @@ class Record:
         kind = self.kind
         if kind is None:
             return None
+        model, task, _, timestamps = self.key
         return Features(
-            self.model,
-            self.task,
+            model,
+            task,
             self.language,
-            self.timestamps,
+            timestamps,
             kind,
             self.audio_s,
             self.prompt_tokens,
@@ -123,19 +110,19 @@ class Record:
 
     @property
     def ordering(self) -> Features:
-        """What the estimate is made of: as measured, with the hints applied."""
+        """What the estimate is made of: as measured, with the hints applied.
+
+        Where the duration came from is told as measured; no estimate depends on it.
+        """
         if self.kind is None:
             raise RuntimeError(f"{self.request.request_id!r} was not read; call take() first")
         return Features(
-            self.model,
-            self.task,
-            self.ordered_language,
-            self.timestamps,
+            *self.key,
             self.kind,
             self.ordered_audio_s,
             self.prompt_tokens,
             self.max_tokens,
-            self.ordered_duration_source,
+            self.duration_source,
         )
 
     def again(self, enqueued_s: float, sequence: int) -> "Record":
@@ -143,6 +130,7 @@ class Record:
         record = Record(self.request, enqueued_s, sequence)
         record.group = self.group
         record.admitted_s = self.admitted_s
-        record.admitted_integral = self.admitted_integral
-        record.prefill = self.prefill
+        if self.admitted_s is not None:
+            record.admitted_integral = self.admitted_integral
+            record.prefill = self.prefill
         return record

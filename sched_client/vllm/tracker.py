@@ -116,9 +116,9 @@ class Tracker:
         if record is not None and record.admitted_s is None:
             self.admitted += 1
             self.running[request_id] = record
-            record.admitted_s = now_s
             record.admitted_integral = self._integral
             record.prefill = getattr(record.request, "prefill_stats", None)
+            record.admitted_s = now_s
 
     def forget(self) -> None:
         """Forget every request."""
@@ -160,11 +160,13 @@ class Tracker:
             return None
         self._counter += 1
         wait_s, service_s, concurrency = now_s - record.enqueued_s, 0.0, 0.0
+        cached_tokens = 0
         if record.admitted_s is not None:
             self.advance(now_s)
             wait_s = record.admitted_s - record.enqueued_s
             service_s = now_s - record.admitted_s
             concurrency = float(self._running)
+            cached_tokens = getattr(record.prefill, "num_cached_tokens", 0) or 0
             if service_s > 0.0:
                 concurrency = (self._integral - record.admitted_integral) / service_s
         return CompletionReport(
@@ -173,7 +175,7 @@ class Tracker:
             output_tokens=request.num_output_tokens,
             finish_reason=_REASONS.get(request.status.name, "error"),
             finished_s=unix_s,
-            cached_prompt_tokens=getattr(record.prefill, "num_cached_tokens", 0) or 0,
+            cached_prompt_tokens=cached_tokens,
             wait_s=max(wait_s, 0.0),
             service_s=max(service_s, 0.0),
             concurrency=concurrency,

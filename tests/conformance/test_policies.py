@@ -260,7 +260,7 @@ def test_memory_follows_the_number_waiting(policy: Policy) -> None:
                 stack += [*value, *value.values()]
             else:
                 slots = getattr(type(value), "__slots__", ())
-                stack += [getattr(value, slot) for slot in slots]
+                stack += [getattr(value, slot, None) for slot in slots]
         return total
 
     for number in range(5000):

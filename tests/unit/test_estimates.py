@@ -154,3 +154,55 @@ def test_invented_keys_do_not_grow_without_bound() -> None:
         estimates.first(record)
     assert len(estimates._probed) <= 1024
     assert len(estimates._keys) <= 1024
+
+
+def test_those_whose_key_did_not_move_are_passed_over_in_slices_too() -> None:
+    estimates = Estimates(prior_snapshot())
+    records = _records(estimates) * 1000
+    estimates.adopt(_moved(prior_snapshot(), "es", 6.0))
+    readings = 0
+
+    def ticking() -> float:
+        nonlocal readings
+        readings += 1
+        return readings * 20e-6
+
+    revised: list[str] = []
+    steps = 0
+    while estimates.busy:
+        before = readings
+        estimates.revise_some(
+            ticking, lambda: records, lambda record: revised.append(record.request.request_id)
+        )
+        assert readings - before <= 12  # 200 µs at 20 µs a reading, and a record for each
+        steps += 1
+    assert revised == ["r1"] * 1000
+    assert steps > 3000 / 12
+
+
+def test_a_key_that_moves_again_during_a_round_is_looked_at_again_by_all() -> None:
+    snapshot = prior_snapshot()
+    estimates = Estimates(snapshot)
+    records = _records(estimates)
+    snapshot = _moved(snapshot, "en", 6.0)
+    estimates.adopt(snapshot)
+    readings = 0
+
+    def one_a_step() -> float:
+        nonlocal readings
+        readings += 1
+        return readings * 60e-6
+
+    revised: list[str] = []
+
+    def revise(record: Record) -> None:
+        if estimates.revised(record):
+            revised.append(record.request.request_id)
+
+    while not revised:
+        estimates.revise_some(one_a_step, lambda: records, revise)
+    estimates.adopt(_moved(snapshot, "en", 12.0))
+    while estimates.busy:
+        estimates.revise_some(_still, lambda: records, revise)
+    assert revised == ["r2", "r0", "r2"]
+    assert {record.tokens for record in (records[0], records[2])} == {120.0}
