@@ -12,9 +12,11 @@ from estimator.core.censored import Bound, Limits, impute
 from estimator.core.cohort import MAX_KEYS
 from estimator.core.config import CoreConfig
 from estimator.core.drift import LevelWatch, Sample, kappa_watch
+from estimator.core.first_finishers import Finisher
 from estimator.core.intervals import RunningCoverage
 from estimator.core.learner import AffineRegressor, Anchor
-from estimator.core.node import Node, Remembered
+from estimator.core.lesson import size_of
+from estimator.core.node import Beginners, Node, Remembered
 from estimator.core.observation import Completion
 from sched_client.model import GLOBAL_KEY, TEXT_TASK, YOUNG_SAMPLES, KappaEntry, Key
 
@@ -79,6 +81,7 @@ class KappaTable:
         self._evicted_while_open: list[Node] = []
         self._bounded: list[Node] = []
         self._remembered = Remembered()
+        self._beginners = Beginners()
         # Of what the key's own p90 was, when the completion was learned.
         self.p90_coverage = RunningCoverage()
 
@@ -108,7 +111,7 @@ class KappaTable:
         A ``length`` finish and an aborted request are lower bounds of what was wanted: they are
         learned as `estimator.core.censored.impute` has them, and are no completions of the key.
         """
-        size = _size_of(completion)
+        size = size_of(completion)
         if size is None:
             return None
         y = float(completion.output_tokens)
@@ -129,8 +132,11 @@ class KappaTable:
             node, size, y, expected, trusted=completion.duration_source != _HINT
         )
         service_s = completion.service_s
+        started_s = completion.finished_s - service_s
         if service_s > 0.0:
-            self._remembered.add(node, completion.finished_s - service_s, size, y)
+            self._remembered.add(node, started_s, size, y)
+        if node.first is not None or node.n_seen == 1:
+            self._beginners.add(node, Finisher(started_s, completion.finished_s, size, y))
         watch = node.watch
         if watch is None:
             if node.n_seen < _WATCH_AFTER:
@@ -243,6 +249,7 @@ class KappaTable:
             node = node.parent
         key, node = (self._new if on_trial else self._known).popitem(last=False)
         self._dirty.pop(key, None)
+        self._beginners.drop(node)
         if node.published is not None:
             self._removed.add(key)
         if node.watch is not None and node.watch.is_open:
@@ -324,12 +331,13 @@ class KappaTable:
     def states(self, model: str = "") -> Iterator[list[Any]]:
         """Give every key's state (or a model's), least recently used first, the global key last.
 
-        JSON-serialisable (hence Any): key's parts, count, regression, quantiles, watch or None.
+        JSON-serialisable (hence Any): key's parts, count, regression, quantiles, watch or None,
+        and first finishers or None.
         """
         return (
             [
                 *node.key, node.n_seen, node.regressor.state(), node.quantiles.state(),
-                None if node.watch is None else node.watch.state(),
+                None if node.watch is None else node.watch.state(), self._beginners.state(node),
             ]
             for node in (*self._new.values(), *self._known.values(), self._root)
             if not model or node.key.model in ("", model)
@@ -345,7 +353,7 @@ class KappaTable:
         """
         for row in sorted(rows, key=_depth):
             node = self._find(Key(*row[:4]))
-            n_seen, regressor, quantiles, watch = row[4:]
+            n_seen, regressor, quantiles, watch, _ = row[4:]
             node.n_seen = int(n_seen)
             node.regressor.restore(regressor)
             node.quantiles.restore(quantiles)
@@ -362,6 +370,7 @@ class KappaTable:
             if node is not self._root:
                 established = node.n_seen >= self.config.min_samples
                 (self._known if established else self._new)[node.key] = node
+        self._beginners.restore((nodes[Key(*row[:4])], row[-1]) for row in rows)
         while len(self) > self.config.max_keys:
             self._evict(None)
 
@@ -386,15 +395,3 @@ def _recall(known: Sequence[float], size: float) -> tuple[float, float]:
     leverage = (1.0 + (size - size_1) ** 2 / spread) / weight
     typical = max(intercept + slope * size_1, 1.0)
     return max(intercept + slope * size, 1.0), math.sqrt(typical * leverage)
-
-
-def _size_of(completion: Completion) -> float | None:
-    """Give what tokens are counted against, or None for what must not teach κ."""
-    if completion.finish_reason == "error":
-        return None
-    # A text request among audio ones, or the reverse, is counted in another unit than its key.
-    if completion.kind == "text":
-        return float(completion.prompt_tokens) if completion.task == TEXT_TASK else None
-    if completion.kind == "transcription" and completion.task != TEXT_TASK:
-        return completion.audio_s
-    return None

@@ -1,4 +1,4 @@
-"""What a completion tells of κ and of seconds, in words: for whoever asks about one request.
+"""What a completion tells of κ and of seconds: its size, and words for whoever asks about it.
 
 The tables decide themselves; tests/unit/core/test_lesson.py holds the words to what they do.
 """
@@ -6,8 +6,9 @@ The tables decide themselves; tests/unit/core/test_lesson.py holds the words to 
 from typing import Final, Literal
 
 from estimator.core.observation import Completion
+from sched_client.model import TEXT_TASK
 
-__all__ = ["Lesson", "lesson_of", "teaches_service"]
+__all__ = ["Lesson", "lesson_of", "size_of", "teaches_service"]
 
 Lesson = Literal["none", "exact", "lower_bound"]
 
@@ -59,6 +60,18 @@ def _obstacle_of(completion: Completion) -> str:
     if completion.finish_reason == "error":
         return "the engine failed, so that its tokens say nothing"
     return ""
+
+
+def size_of(completion: Completion) -> float | None:
+    """Give what tokens are counted against, or None for what must not teach κ."""
+    if completion.finish_reason == "error":
+        return None
+    # A text request among audio ones, or the reverse, is counted in another unit than its key.
+    if completion.kind == "text":
+        return float(completion.prompt_tokens) if completion.task == TEXT_TASK else None
+    if completion.kind == "transcription" and completion.task != TEXT_TASK:
+        return completion.audio_s
+    return None
 
 
 def teaches_service(completion: Completion) -> bool:

@@ -1,12 +1,14 @@
 """What is held for one key of κ, and what a client is told of it."""
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any, Final
 
 from estimator.core.censored import Anchor, Bound, Evidence, Limits, Line, young_line
 from estimator.core.cohort import MAX_RECENT, Recent, newest_factor
 from estimator.core.drift import LevelWatch
+from estimator.core.first_finishers import Finisher, FirstFinishers
 from estimator.core.intervals import RatioQuantiles
 from estimator.core.learner import AffineRegressor
 from sched_client.model import YOUNG_SAMPLES, KappaEntry, Key
@@ -19,13 +21,15 @@ _MOVED_QUANTILE_RATIO: Final = 0.05
 _OTHERS_RATIO: Final = 2.0
 # Keys whose last completions are remembered: 40 KB each. An engine serves a handful at a time.
 _MAX_REMEMBERED: Final = 32
+# Keys whose first completions are kept, as many: 20 KB each.
+_MAX_BEGINNERS: Final = 32
 
 
 class Node:
     """What is learned for one key."""
 
     __slots__ = (
-        "_told", "bounds", "key", "n_seen", "parent", "published", "quantiles", "recent",
+        "_told", "bounds", "first", "key", "n_seen", "parent", "published", "quantiles", "recent",
         "regressor", "watch",
     )  # fmt: skip
 
@@ -41,10 +45,12 @@ class Node:
         self.published: KappaEntry | None = None
         # Of requests that run now; told anew after a restart, and no part of the state.
         self.bounds: Sequence[Bound] = ()
-        # Kept for the keys taught last, for the same purpose.
+        # All completions there have been, where they may have started together.
+        self.first: FirstFinishers | None = None
+        # Kept for the keys taught last: of those that run at a change.
         self.recent: deque[Recent] | None = None
-        # The line with both, and what it was made from: it takes a millisecond.
-        self._told: tuple[Line, float, Sequence[Bound], Line] | None = None
+        # The line with all of them, and what it was made from: it takes a millisecond.
+        self._told: tuple[Line, float, int, Sequence[Bound], Line] | None = None
 
     def line(self) -> Line:
         """Give the line learned, and what the requests that run say beside it.
@@ -53,13 +59,17 @@ class Node:
         """
         r = self.regressor
         learned = Line(r.kappa_, r.intercept_)
-        if not self.bounds:
+        if not self.bounds and self.first is None:
             return learned
+        made_of = learned, r.weight_, self.n_seen
         kept = self._told
-        if kept is not None and kept[:2] == (learned, r.weight_) and kept[2] is self.bounds:
-            return kept[3]
-        line = self._young(learned) if self.n_seen < YOUNG_SAMPLES else self._changed(learned)
-        self._told = learned, r.weight_, self.bounds, line
+        if kept is not None and kept[:3] == made_of and kept[3] is self.bounds:
+            return kept[4]
+        if not self.bounds and self.first is not None:
+            line = self.first.line(learned, r.temper.scale_)
+        else:
+            line = self._young(learned) if self.n_seen < YOUNG_SAMPLES else self._changed(learned)
+        self._told = *made_of, self.bounds, line
         return line
 
     def _young(self, learned: Line) -> Line:
@@ -74,20 +84,24 @@ class Node:
         factor = newest_factor(learned, self.regressor.temper.scale_, self.recent, self.bounds)
         return Line(factor * learned.kappa, factor * learned.intercept)
 
-    def _anchor(self) -> Anchor:
-        """Give the nearest parent that knows more than this key's completions, or the prior.
+    def elder(self) -> "Node | None":
+        """Give the nearest parent that knows more than this key's completions.
 
         A parent of a model's first language has learned from nothing but that: shrinking toward
         it would count the first finishers once more at each step of the chain.
         """
-        pull = self.regressor.pull_
-        node = self
-        while node.parent is not None:
+        node = self.parent
+        while node is not None and node.n_seen < _OTHERS_RATIO * self.n_seen:
             node = node.parent
-            if node.n_seen >= _OTHERS_RATIO * self.n_seen:
-                r = node.regressor
-                return Anchor(node.line(), pull, r.size_1_, r.size_2_)
-        prior = node.regressor.parent
+        return node
+
+    def _anchor(self) -> Anchor:
+        """Give what the key shrinks toward: its elder's line, or the prior."""
+        elder, pull = self.elder(), self.regressor.pull_
+        if elder is not None:
+            r = elder.regressor
+            return Anchor(elder.line(), pull, r.size_1_, r.size_2_)
+        prior = self.regressor.prior
         return Anchor(Line(prior.kappa_, prior.intercept_), pull, prior.size_1_, prior.size_2_)
 
     def entry(self, min_samples: int) -> KappaEntry:
@@ -144,3 +158,49 @@ class Remembered:
             nodes.move_to_end(node.key)
         # As `Recent(…)`, in two thirds of the time.
         kept.append(tuple.__new__(Recent, (started_s, size, tokens)))
+
+
+class Beginners:
+    """The keys whose first completions are kept, the newest such keys."""
+
+    def __init__(self) -> None:
+        self._nodes: OrderedDict[Key, Node] = OrderedDict()
+
+    def add(self, node: Node, one: Finisher) -> None:
+        """Take the next completion of a key; where it took no time, its start is not known."""
+        first, is_timed = node.first, one.started_s < one.finished_s
+        if first is None:
+            if node.n_seen > 1 or not is_timed:
+                return
+            first = FirstFinishers()
+            self._keep(node, first)
+        if not (is_timed and first.add(one)):
+            self.drop(node)
+            return
+        elder = node.elder()
+        known = node.regressor.prior if elder is None else elder.regressor
+        first.anchor = Line(known.kappa_, known.intercept_)
+
+    def drop(self, node: Node) -> None:
+        """Forget a key's first completions."""
+        if node.first is not None:
+            node.first = None
+            del self._nodes[node.key]
+
+    def _keep(self, node: Node, first: FirstFinishers) -> None:
+        node.first = first
+        self._nodes[node.key] = node
+        if len(self._nodes) > _MAX_BEGINNERS:
+            self.drop(next(iter(self._nodes.values())))
+
+    def state(self, node: Node) -> list[Any] | None:
+        """Give what is kept of a key (JSON, hence Any), its place first; None of most."""
+        if node.first is None:
+            return None
+        return [list(self._nodes).index(node.key), *node.first.state()]
+
+    def restore(self, states: Iterable[tuple[Node, list[Any] | None]]) -> None:
+        """Take on what `state` gave of each key."""
+        kept = [(state[0], node, state[1:]) for node, state in states if state is not None]
+        for _, node, state in sorted(kept, key=itemgetter(0)):
+            self._keep(node, FirstFinishers().restore(state))

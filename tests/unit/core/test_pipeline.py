@@ -235,7 +235,7 @@ def test_memory_stays_flat_under_invented_languages_and_models() -> None:
     [
         ({"schema": 99}, "schema 99"),
         ({"kappas": None}, "damaged"),
-        ({"kappas": [["", "", "", None, 3, [1.0], [1], None]]}, "finite numbers"),
+        ({"kappas": [["", "", "", None, 3, [1.0], [1], None, None]]}, "finite numbers"),
         ({"services": {}}, "damaged"),
         ({"open_drifts": [["default", {"event_id": "x"}]]}, "damaged"),
     ],
