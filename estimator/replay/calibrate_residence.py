@@ -22,6 +22,8 @@ Matrix = NDArray[np.float64]
 _SAME_STEP_RATIO: Final = 0.2
 _SAME_STEP_MOST_S: Final = 2e-3
 _SAME_STEP_LEAST_S: Final = 2e-6
+# Share of a stretch that is steps at the least, where admissions would take all of it.
+_LEAST_DECODING: Final = 0.05
 # Steps that must show a limit of admissions before it is believed.
 _LEAST_SHOWN: Final = 3
 
@@ -115,8 +117,12 @@ class Residences:
         """
         times, running, admissions = self._changes()
         spans = np.diff(times)
-        # A stretch begins with the admissions at its start; the rest of it is steps.
-        decoding = np.maximum(spans - admission_s * admissions[:-1], 0.05 * spans)
+        # A stretch begins with the admissions at its start, those of one step together; the rest
+        # of it is steps.
+        ends_group = spans > self.same_step_s
+        group = np.concatenate(([0], np.cumsum(ends_group)))[:-1]
+        begun = np.where(ends_group, np.bincount(group, admissions[:-1])[group], 0.0)
+        decoding = np.maximum(spans - admission_s * begun, _LEAST_DECODING * spans)
         steps = decoding / (step_s + per_sequence_s * np.maximum(running[:-1], 1.0))
         counted = self._between(times, np.concatenate(([0.0], np.cumsum(steps))))
         beside = self._between(times, np.concatenate(([0.0], np.cumsum(steps * running[:-1]))))
