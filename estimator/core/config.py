@@ -45,17 +45,19 @@ class CoreConfig:
         completion to decide alone.
     change_hazard : float
         Weight of a change of level at each of the last completions before any evidence, in
-        (0, 1). Where nothing changes, 1/50, 1/100 and 1/300 erred 0.36 % more, 0.07 % more and
-        0.30 % less than least squares that never forget; after changes of ×1.5 and more they
-        crossed into ±10 % after 7, 7 and 9 completions (median; 16, 16 and 18 at P90).
+        (0, 1). Where nothing changes, 1/100, 1/50 and 1/30 erred 0.27 % and 0.11 % less and
+        0.13 % more than least squares that never forget; after changes of ×1.5 and more they
+        crossed into ±10 % after 8, 7 and 6 completions (median; 16, 14 and 14 at P90).
     min_samples : int
         Completions after which a key answers for itself; fewer, and its parent answers. The
         first says more than a parent does, but a language seen once is often a mistake.
     clip_deviations : float
-        Residuals beyond so many robust deviations are pulled in to it (Huber 1964 uses 1.345 for
-        95 % efficiency; a wider one lets a drift through sooner).
+        Residuals of seconds, lower bounds of tokens and what a level is told of are pulled in to
+        so many deviations (Huber 1964 uses 1.345 for 95 % efficiency; a wider one lets a drift
+        through sooner). Tokens themselves: `estimator.core.outliers`.
     gross_deviations : float
-        A lone residual beyond so many teaches nothing (Hampel's redescending part).
+        A lone residual of seconds, and a lower bound of tokens, beyond so many teaches nothing
+        (Hampel's redescending part).
     max_keys : int
         Most keys of κ; beyond it the least recently used one falls back to its parent, keys that
         never reached ``min_samples`` first.
