@@ -36,7 +36,7 @@ class Recorded:
     number : int
         Its place in the recording.
     mode : str
-        ``off``: first come, first served; ``on``: the sidecar's policy.
+        ``shadow``: first come, first served; ``on``: the sidecar's policy.
     load, rate_rps : float
         Over the measured capacity, and in requests a second.
     rows : list of (float, Completion)
