@@ -20,6 +20,7 @@ from benchmarks.twin.material import (
     Row,
     Scene,
     Table,
+    engine,
     scene,
 )
 from estimator.core.drift_event import DriftEvent
@@ -28,7 +29,6 @@ from estimator.core.pipeline import Pipeline
 from estimator.replay.job import NS_PER_S, Job
 from estimator.replay.learned import EPOCH_S, LearnedEstimates
 from estimator.replay.outcome import Outcome
-from estimator.replay.profile import load_profile
 from estimator.replay.runs import EstimateKind
 from sched_client.model import Key
 
@@ -81,8 +81,8 @@ class Halves(NamedTuple):
 
 def measure() -> Row:
     """Give the tables of windows and of drift events."""
-    before = scene(load_profile(_ENGINE), BEFORE, _LOAD, _N_EACH)
-    after = scene(load_profile(_ENGINE), AFTER, _LOAD, _N_EACH)
+    before = scene(engine(_ENGINE), BEFORE, _LOAD, _N_EACH)
+    after = scene(engine(_ENGINE), AFTER, _LOAD, _N_EACH)
     cells: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     events: list[DriftEvent] = []
     change_s = 0.0

@@ -12,14 +12,23 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from benchmarks.twin.material import GUARDS, POLICIES, SPEECH, Row, Scene, Table, scene
+from benchmarks.twin.material import (
+    GUARDS,
+    POLICIES,
+    SPEECH,
+    Row,
+    Scene,
+    Table,
+    engine,
+    scene,
+)
 from benchmarks.twin.witness import Witness
 from estimator.replay.arrivals import BURST_MEAN_LOAD, Arrivals
 from estimator.replay.estimates import Estimating, TrueEstimates
 from estimator.replay.figures import Figures, change_of, metric
 from estimator.replay.job import Job
 from estimator.replay.outcome import Outcome
-from estimator.replay.profile import EngineProfile, load_profile
+from estimator.replay.profile import EngineProfile
 from sched_client.model import (
     GLOBAL_KEY,
     KappaEntry,
@@ -91,7 +100,7 @@ def _against_fcfs() -> tuple[Table, list[Witness]]:
     table: Table = {}
     witnesses: list[Witness] = []
     for case in CASES:
-        at = scene(load_profile(case.engine), SPEECH, case.load, case.n, case.arrivals)
+        at = scene(engine(case.engine), SPEECH, case.load, case.n, case.arrivals)
         base: list[Figures] = []
         found: dict[tuple[str, str], list[Figures]] = {}
         for seed in range(case.seeds):
@@ -155,7 +164,7 @@ class WrongEstimates(TrueEstimates):
 
 
 def _ratios() -> tuple[Table, list[Witness]]:
-    at = scene(load_profile("decode-bound"), SPEECH, _LOAD, _N_RATIOS)
+    at = scene(engine("decode-bound"), SPEECH, _LOAD, _N_RATIOS)
     workload, profile = at.workload, at.profile
     mean_s = profile.service_s(workload.mean_tokens, 0, profile.slots)
     table: Table = {}
