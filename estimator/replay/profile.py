@@ -251,7 +251,7 @@ def load_profile(name_or_path: str | Path) -> EngineProfile:
         what = "is not a file" if path.exists() else "is neither a profile nor a file"
         raise ProfileError(f"{text}: {what}; name one of {', '.join(profile_names())}, or a file")
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ProfileError(f"{path}: not UTF-8 text ({error.reason})") from error
     except OSError as error:

@@ -64,6 +64,8 @@ class Rows:
         self._output_tokens = array("q")
         self._prompt_tokens = array("q")
         self._patience_ns = array("q")
+        # By row: what an aborted request had produced when its caller left.
+        self._left_tokens: dict[int, int] = {}
         self._shared_index = array("l")
         # Any: values of a job's other fields, held once for all rows that agree in them.
         self._shared: dict[tuple[Any, ...], int] = {}
@@ -88,6 +90,7 @@ class Rows:
         # An engine gives a token at the least, the one that ends the transcript.
         tokens = max(completion.output_tokens, 1)
         if aborted:
+            self._left_tokens[len(self)] = tokens
             # What it would have become is unknown: it decodes to its limit unless it leaves.
             tokens = max(tokens, completion.max_tokens or WHISPER_MAX_TOKENS)
         shared = (
@@ -117,8 +120,9 @@ class Rows:
 
     @property
     def mean_tokens(self) -> float:
-        """Mean output tokens of a row."""
-        return sum(self._output_tokens) / len(self)
+        """Mean output tokens of a row; of an aborted one those that it had produced."""
+        unknown = sum(self._output_tokens[row] - had for row, had in self._left_tokens.items())
+        return (sum(self._output_tokens) - unknown) / len(self)
 
     @property
     def mean_prompt_tokens(self) -> float:
@@ -141,6 +145,17 @@ class Rows:
                 segment,
             )
         )
+
+    def job_that_stays(self, row: int, index: int, segment: int) -> Job:
+        """Give a row as a job that is there from the start and whose caller never leaves.
+
+        An aborted one takes the tokens that it had produced, not all that it might have: they
+        are the work that the engine did for it.
+        """
+        job = self.job(row, index, 0, segment)
+        if job.abort_ns is None:
+            return job
+        return job._replace(output_tokens=self._left_tokens[row], abort_ns=None)
 
 
 def read_rows(

@@ -241,7 +241,7 @@ def capacity_rps(profile: EngineProfile, workload: Workload, seed: int) -> float
     float
         First come, first served. Counted from the end of the first quarter of the requests until
         the queue is empty, so that neither the first batches, which start together, nor the
-        last, which are not full, count.
+        last, which are not full, count. Of those that end at one instant all count, or none.
     """
     n = max(_SATURATED_BATCHES * profile.slots, _MIN_SATURATED)
     n = min(n, max(_MAX_SATURATED, 4 * profile.slots))
@@ -261,5 +261,5 @@ def capacity_rps(profile: EngineProfile, workload: Workload, seed: int) -> float
         on_outcome=lambda outcome: ends.append(outcome.finished_ns),
         on_admission=on_admission,
     )
-    first, last = n // 4, bisect_right(ends, empty_ns)
+    first, last = bisect_right(ends, ends[n // 4 - 1]), bisect_right(ends, empty_ns)
     return (last - first) * NS_PER_S / (ends[last - 1] - ends[first - 1])

@@ -183,7 +183,7 @@ class Workload:
             file = _drawn_file(rng, bounds)
             rows = self.files[file]
             # Nobody leaves: what is asked is how much the engine can do.
-            yield rows.job(int(rng.random() * len(rows)), index, 0, file)._replace(abort_ns=None)
+            yield rows.job_that_stays(int(rng.random() * len(rows)), index, file)
 
     def _chosen(self, seed: int) -> Iterator[tuple[int, int]]:
         """Yield file and row of each request."""
@@ -218,14 +218,18 @@ class Workload:
         Raises
         ------
         ValueError
-            The requests come all at once, or are fewer than two, or more than there are rows.
+            The requests come all at once, or are fewer than two.
         """
         timed = self._side_by_side(seed) if self.weights else self._one_by_one()
         n, last_ns = 0, 0
         for n, (last_ns, _, _) in enumerate(timed, start=1):  # noqa: B007 - the last one counts
             pass
         if last_ns == 0:
-            raise ValueError("the trace's requests come all at once: it has no rate of its own")
+            what = "come all at once" if n > 1 else "are fewer than two"
+            raise ValueError(
+                f"the trace's requests {what}: it has no rate of its own; take other arrivals "
+                "than the trace's"
+            )
         return (n - 1) * NS_PER_S / last_ns
 
     def _one_by_one(self) -> Iterator[_Timed]:

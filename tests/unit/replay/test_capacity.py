@@ -55,6 +55,12 @@ def test_capacity_is_what_an_engine_without_a_pause_serves() -> None:
     assert capacity_rps(PROFILE, setup().workload, seed=0) == pytest.approx(10.0)
 
 
+def test_capacity_of_batches_that_start_and_end_together_is_exact() -> None:
+    # The quarter of the 2,000 requests that does not count ends within a batch.
+    profile = EngineProfile(name="batch", slots=48, step_s=0.01)
+    assert capacity_rps(profile, setup().workload, seed=0) == pytest.approx(480.0, rel=1e-12)
+
+
 def test_capacity_of_a_batch_is_that_of_the_formula() -> None:
     profile = EngineProfile(
         name="batch", slots=32, step_s=0.008, per_sequence_s=0.0001, admission_s=0.005

@@ -106,6 +106,11 @@ def test_a_file_that_is_no_profile(tmp_path: Path, content: str | bytes, message
         load_profile(_written(tmp_path, content))
 
 
+def test_a_profile_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    content = b"\xef\xbb\xbf" + json.dumps(GOOD).encode()
+    assert load_profile(_written(tmp_path, content)).name == GOOD["name"]
+
+
 def test_a_name_that_is_neither_lists_those_that_are_known() -> None:
     with pytest.raises(
         ProfileError, match=r"neither a profile nor a file; name one of .*decode-b"

@@ -10,6 +10,7 @@ from estimator.replay.arrivals import Arrivals
 from estimator.replay.job import NS_PER_S, Job
 from estimator.replay.rows import Rows
 from estimator.replay.workload import Workload
+from sched_client.model import WHISPER_MAX_TOKENS
 
 OWN_TIMES = Arrivals(kind="trace")
 
@@ -133,13 +134,19 @@ def test_a_saturated_engine_has_all_requests_at_once_by_their_shares() -> None:
     assert sum(job.segment == 0 for job in jobs) / 3000 == pytest.approx(4 / 6, abs=0.03)
 
 
-def test_nobody_leaves_a_saturated_engine() -> None:
+def test_nobody_leaves_a_saturated_engine_and_who_left_takes_what_was_made_for_it() -> None:
     rows = Rows("left")
-    left = Completion(completion_id="x", audio_s=1.0, finish_reason="aborted", wait_s=1.0)
+    left = Completion(
+        completion_id="x", audio_s=1.0, output_tokens=5, finish_reason="aborted", wait_s=1.0
+    )
     rows.append(left)
     workload = Workload(files=(rows,), n=1)
-    assert jobs_of(workload)[0].abort_ns is not None
-    assert [job.abort_ns for job in workload.saturated(2, seed=0)] == [None, None]
+    job = jobs_of(workload)[0]
+    assert job.abort_ns is not None
+    assert job.output_tokens == WHISPER_MAX_TOKENS
+    saturated = list(workload.saturated(2, seed=0))
+    assert [(job.abort_ns, job.output_tokens) for job in saturated] == [(None, 5)] * 2
+    assert workload.mean_tokens == 5.0
 
 
 def test_means_weigh_the_files_by_their_shares() -> None:
@@ -174,8 +181,11 @@ def test_own_times_need_enough_rows_and_a_clock() -> None:
     with pytest.raises(ValueError, match="drawn at random have no times"):
         Workload(files=(timed,), n=2, timed=True, resample=True)
     at_once = Workload(files=(rows_of("t", [1, 2], [3.0, 3.0]),), n=2, timed=True)
-    with pytest.raises(ValueError, match="come all at once"):
+    with pytest.raises(ValueError, match=r"come all at once: .* take other arrivals"):
         list(at_once.jobs(OWN_TIMES, rate_rps=2.0, seed=0))
+    alone = Workload(files=(rows_of("t", [1], [3.0]),), n=1, timed=True)
+    with pytest.raises(ValueError, match=r"are fewer than two: .* take other arrivals"):
+        alone.own_rate_rps(seed=0)
     with pytest.raises(ValueError, match="timed if, and only if"):
         Workload(files=(timed,), n=2).jobs(OWN_TIMES, rate_rps=None, seed=0)
 
