@@ -108,8 +108,8 @@ def _document(found: "Calibration") -> dict[str, Any]:  # Any: the document of `
         "left_out_count": found.n_left_out,
         "overtaken_ratio": found.overtaken_ratio,
         "errors": {
-            "step_alone_ratio": found.step_alone_error,
-            "step_full_ratio": found.step_full_error,
+            "alone_ratio": found.alone_error,
+            "full_ratio": found.full_error,
             "admission_s": found.admission_error_s,
         },
         "fit": goodness,
@@ -127,8 +127,9 @@ def _show(found: "Calibration") -> None:
     say(
         f"an admission takes {_MS * profile.admission_s:.2f} ms "
         f"(± {_MS * found.admission_error_s:.2f}; {most}), "
-        f"a step {_MS * alone_s:.3f} ms with one running (± {found.step_alone_error:.1%}) "
-        f"and {_MS * full_s:.3f} with {profile.slots} (± {found.step_full_error:.1%})"
+        f"a step {_MS * alone_s:.3f} ms with one running and {_MS * full_s:.3f} with "
+        f"{profile.slots}; so a request of median length is known to ± {found.alone_error:.1%} "
+        f"and ± {found.full_error:.1%}"
     )
     say(
         f"seconds in the engine, request by request: off by {fit.median_abs_ln:.1%} in the median "

@@ -21,7 +21,7 @@ __all__ = ["Calibration", "ThinDataError", "calibrate"]
 Export = Sequence[tuple[float, Completion]]
 
 MIN_REQUESTS: Final = 50
-# The cost of a step must be known so well where few run and where all slots are taken.
+# What a typical request takes must be known so well, alone and where all slots are taken.
 _MOST_ERROR_RATIO: Final = 0.2
 # Reported concurrency over that of the rows: beyond these the rows are not one whole engine's.
 _LEAST_SEEN, _MOST_SEEN = 0.8, 1.25
@@ -56,8 +56,8 @@ class Calibration:
         Requests whose seconds tell nothing of steps: aborted, failed, preempted, never run.
     goodness : Goodness
         Seconds in the engine, request by request.
-    step_alone_error, step_full_error : float
-        Standard error of a step's cost, over that cost, with one running request and with all
+    alone_error, full_error : float
+        Standard error of what a request of median length takes, over that, alone and with all
         slots taken.
     admission_error_s : float
         Standard error of an admission's cost.
@@ -68,8 +68,8 @@ class Calibration:
     profile: EngineProfile
     n_left_out: int
     goodness: Goodness
-    step_alone_error: float
-    step_full_error: float
+    alone_error: float
+    full_error: float
     admission_error_s: float
     overtaken_ratio: float
 
@@ -110,7 +110,8 @@ def calibrate(
     reasons: list[str] = []
     costs, columns, seconds = _fit(all_residences)
     n_slots = slots or _slots_of(all_residences, costs, reasons)
-    reasons += _doubts(costs, n_slots, seconds, columns)
+    length = float(np.median(columns[:, _STEP]))
+    reasons += _doubts(costs, n_slots, length, columns)
     if reasons:
         raise ThinDataError(*reasons)
     fitted = np.maximum(columns @ costs.values, _TINY_STEP_S)
@@ -134,8 +135,8 @@ def calibrate(
             fitted,
             np.concatenate([one.mean_running()[one.usable] for one in all_residences]),
         ),
-        step_alone_error=_step_error(costs, 1),
-        step_full_error=_step_error(costs, n_slots),
+        alone_error=_request_error(costs, length, 1),
+        full_error=_request_error(costs, length, n_slots),
         admission_error_s=costs.error_of((1.0, 0.0, 0.0, 0.0)),
         overtaken_ratio=float(
             np.average(
@@ -216,29 +217,30 @@ def _slots_of(all_residences: Sequence[Residences], costs: Costs, reasons: list[
     return most
 
 
-def _step_error(costs: Costs, running: int) -> float:
-    cost_s = float(costs.values[_STEP] + running * costs.values[_SEQUENCE])
-    error_s = costs.error_of((0.0, 0.0, 1.0, float(running)))
-    return error_s / cost_s if cost_s > 0.0 else float("inf")
+def _request_error(costs: Costs, length: float, running: int) -> float:
+    """Give the relative error of a request so long, with so many running."""
+    weights = (1.0, 0.0, length, length * running)
+    cost_s = float(costs.values @ weights)
+    return costs.error_of(weights) / cost_s if cost_s > 0.0 else float("inf")
 
 
-def _doubts(costs: Costs, slots: int, seconds: Vector, columns: Matrix) -> list[str]:
+def _doubts(costs: Costs, slots: int, length: float, columns: Matrix) -> list[str]:
     """Say which costs the data does not tell."""
     mean = columns[:, _SEQUENCE] / np.maximum(columns[:, _STEP], 1.0)
     low, high = (float(one) for one in np.quantile(mean, (0.05, 0.95)))
-    seen = f"most requests ran beside {low:.1f} to {high:.1f}"
     doubts = []
     for running, remedy in ((1, "a quiet hour"), (slots, "a busy hour")):
-        error = _step_error(costs, running)
+        error = _request_error(costs, length, running)
         if not error <= _MOST_ERROR_RATIO:
             known = "is not known at all" if np.isinf(error) else f"is known to {error:.0%} only"
             doubts.append(
-                f"what a step takes with {running} running {known}: {seen}, too alike to tell a "
-                f"step's fixed part from each request's; add an export of {remedy}"
+                f"what a request takes with {running} running {known}: most requests ran beside "
+                f"{low:.1f} to {high:.1f}, too alike to tell a step's fixed part from each "
+                f"request's; add an export of {remedy}, or more requests"
             )
     error_s = costs.error_of((1.0, 0.0, 0.0, 0.0))
-    typical_s = float(np.median(seconds))
-    if not error_s <= _MOST_ERROR_RATIO * max(float(costs.values[_ADMISSION]), 0.5 * typical_s):
+    typical_s = float(costs.values @ (1.0, 0.0, length, length))
+    if not error_s <= _MOST_ERROR_RATIO * typical_s:
         doubts.append(
             "what an admission takes cannot be told from the steps: the requests' tokens are too "
             "much alike; add an export of shorter and longer ones"
