@@ -165,6 +165,31 @@ BENCHMARKS: Final = (
     Benchmark("drift", promises=tuple(Promise(*one) for one in _DRIFT)),
     Benchmark("service", promises=tuple(Promise(*one) for one in _SERVICE)),
     Benchmark("twin", promises=tuple(Promise(*one) for one in _TWIN)),
+    Benchmark(
+        "twin_paper",
+        promises=(
+            Promise(
+                "SJF and HRRN of the paper predicted, 72 numbers, median of |ln|",
+                "held_out/median",
+                "<=",
+                0.12,
+            ),
+            Promise("the same, P90 of |ln|", "held_out/p90", "<=", 0.40),
+        ),
+    ),
+    Benchmark(
+        "twin_engine_recorded",
+        module="twin_engine",
+        arguments=("--from", "benchmarks/reference/cpu-whisper-base"),
+        promises=(
+            Promise(
+                "P50 and P90 of the other recorded runs, largest relative error",
+                "worst_error",
+                "<=",
+                0.2,
+            ),
+        ),
+    ),
     Benchmark("twin_speed", promises=tuple(Promise(*one) for one in _TWIN_SPEED)),
     Benchmark("store"),
     Benchmark("transport", arguments=("--rounds", "6")),
@@ -259,6 +284,17 @@ BENCHMARKS: Final = (
                 "loads/1.5/throughput_ratio_median",
                 ">=",
                 0.99,
+            ),
+        ),
+    ),
+    Benchmark(
+        "twin_engine",
+        promises=(
+            Promise(
+                "P50 and P90 of other runs of real vLLM, calibrated on one, largest error",
+                "worst_error",
+                "<=",
+                0.2,
             ),
         ),
     ),
