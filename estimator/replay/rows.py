@@ -118,16 +118,16 @@ class Rows:
         if arrival_s is not None:
             self.arrivals_ns.append(round(arrival_s * NS_PER_S))
 
-    @property
-    def mean_tokens(self) -> float:
-        """Mean output tokens of a row; of an aborted one those that it had produced."""
-        unknown = sum(self._output_tokens[row] - had for row, had in self._left_tokens.items())
-        return (sum(self._output_tokens) - unknown) / len(self)
+    def mean_tokens(self, n: int) -> float:
+        """Mean output tokens of the first n rows; of aborted ones those that they had produced."""
+        unknown = sum(
+            self._output_tokens[row] - had for row, had in self._left_tokens.items() if row < n
+        )
+        return (sum(self._output_tokens[:n]) - unknown) / n
 
-    @property
-    def mean_prompt_tokens(self) -> float:
-        """Mean prompt tokens of a row."""
-        return sum(self._prompt_tokens) / len(self)
+    def mean_prompt_tokens(self, n: int) -> float:
+        """Mean prompt tokens of the first n rows."""
+        return sum(self._prompt_tokens[:n]) / n
 
     def job(self, row: int, index: int, arrival_ns: int, segment: int) -> Job:
         """Give a row as the ``index``-th job of a run."""

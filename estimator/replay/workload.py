@@ -92,12 +92,12 @@ class Workload:
     @property
     def mean_tokens(self) -> float:
         """Mean output tokens of a request, each file by its share."""
-        return self._mean(tuple(rows.mean_tokens for rows in self.files))
+        return self._mean([rows.mean_tokens(n) for rows, n in self._replayed])
 
     @property
     def mean_prompt_tokens(self) -> float:
         """Mean prompt tokens of a request, each file by its share."""
-        return self._mean(tuple(rows.mean_prompt_tokens for rows in self.files))
+        return self._mean([rows.mean_prompt_tokens(n) for rows, n in self._replayed])
 
     @property
     def frequencies(self) -> tuple[float, ...]:
@@ -108,7 +108,18 @@ class Workload:
             return self.weights
         return tuple(w * len(rows) for w, rows in zip(self.weights, self.files, strict=True))
 
-    def _mean(self, of_files: tuple[float, ...]) -> float:
+    @property
+    def _replayed(self) -> list[tuple[Rows, int]]:
+        """Each file and how many of its rows, from the first on, can come."""
+        if self.weights:
+            return [(rows, len(rows)) for rows in self.files]
+        shares = self.shares
+        return [
+            (rows, len(rows) if self.is_drawn(file) else max(shares[file], 1))
+            for file, rows in enumerate(self.files)
+        ]
+
+    def _mean(self, of_files: Sequence[float]) -> float:
         often = self.frequencies
         return sum(mean * f for mean, f in zip(of_files, often, strict=True)) / sum(often)
 
@@ -176,14 +187,14 @@ class Workload:
         )
 
     def saturated(self, n: int, seed: int) -> Iterator[Job]:
-        """Yield jobs that are all there at once, drawn as often as each file's requests come."""
+        """Yield jobs that are all there at once, drawn from the rows that come, as they come."""
         rng = random.Random(f"{seed}/saturated")  # noqa: S311 - a scenario, no secret
-        bounds = list(accumulate(self.frequencies))
+        bounds, replayed = list(accumulate(self.frequencies)), self._replayed
         for index in range(n):
             file = _drawn_file(rng, bounds)
-            rows = self.files[file]
+            rows, n_rows = replayed[file]
             # Nobody leaves: what is asked is how much the engine can do.
-            yield rows.job_that_stays(int(rng.random() * len(rows)), index, file)
+            yield rows.job_that_stays(int(rng.random() * n_rows), index, file)
 
     def _chosen(self, seed: int) -> Iterator[tuple[int, int]]:
         """Yield file and row of each request."""

@@ -149,6 +149,18 @@ def test_nobody_leaves_a_saturated_engine_and_who_left_takes_what_was_made_for_i
     assert workload.mean_tokens == 5.0
 
 
+def test_rows_that_do_not_come_count_in_no_capacity_and_no_mean() -> None:
+    rows = rows_of("t", [1, 3, 100, 100])
+    first = Workload(files=(rows, B), n=4)
+    assert {job.output_tokens for job in first.saturated(200, seed=0)} == {1, 3, 11, 12}
+    assert first.mean_tokens == pytest.approx((1 + 3 + 11 + 12) / 4)
+    drawn = Workload(files=(rows,), n=2, resample=True)
+    assert {job.output_tokens for job in drawn.saturated(200, seed=0)} == {1, 3, 100}
+    one_of_two = Workload(files=(B, rows), n=1)
+    assert {job.output_tokens for job in one_of_two.saturated(20, seed=0)} == {11}
+    assert one_of_two.mean_tokens == 11.0
+
+
 def test_means_weigh_the_files_by_their_shares() -> None:
     assert Workload(files=(A, B), n=6).mean_tokens == pytest.approx((10 + 23) / 6)
     mixed = Workload(files=(A, B), n=6, weights=(1.0, 3.0))
