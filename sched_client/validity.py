@@ -6,7 +6,15 @@ Owns the limits of every published value. Standard library only.
 import math
 from typing import Final
 
-from sched_client.model import GLOBAL_KEY, MODES, KappaEntry, Key, Settings, Snapshot
+from sched_client.model import (
+    GLOBAL_KEY,
+    MAX_REORDER_ABOVE,
+    MODES,
+    KappaEntry,
+    Key,
+    Settings,
+    Snapshot,
+)
 
 
 def invalid_reason(snapshot: Snapshot) -> str | None:
@@ -77,14 +85,19 @@ def invalid_frame_reason(snapshot: Snapshot) -> str | None:
 
 def invalid_settings_reason(settings: Settings) -> str | None:
     """Say why settings must not be acted on, or give None."""
-    if settings.mode not in MODES:
-        return f"settings.mode: {settings.mode!r} is none of {', '.join(MODES)}"
-    if settings.order_by not in ("service", "tokens"):
-        return f"settings.order_by: {settings.order_by!r} is neither service nor tokens"
-    if not 0.0 <= settings.phi < 1.0:
-        return f"settings.phi: {settings.phi} is not in [0, 1)"
-    if math.isnan(settings.burst_requests) or settings.burst_requests < 0.0:
-        return f"settings.burst_requests: {settings.burst_requests} is not >= 0"
-    if settings.guard_s is not None and not settings.guard_s > 0.0:
-        return f"settings.guard_s: {settings.guard_s} is not > 0"
-    return None
+    mode, guard_s, most = settings.mode, settings.guard_s, MAX_REORDER_ABOVE
+    checks = (
+        (mode in MODES, f"mode: {mode!r} is none of {', '.join(MODES)}"),
+        (
+            settings.order_by in ("service", "tokens"),
+            f"order_by: {settings.order_by!r} is neither service nor tokens",
+        ),
+        (0.0 <= settings.phi < 1.0, f"phi: {settings.phi} is not in [0, 1)"),
+        (settings.burst_requests >= 0.0, f"burst_requests: {settings.burst_requests} is not >= 0"),
+        (guard_s is None or guard_s > 0.0, f"guard_s: {guard_s} is not > 0"),
+        (
+            0 <= settings.reorder_above <= most,
+            f"reorder_above: {settings.reorder_above} is not in [0, {most}]",
+        ),
+    )
+    return next((f"settings.{reason}" for valid, reason in checks if not valid), None)

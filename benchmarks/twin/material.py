@@ -35,7 +35,7 @@ TRACES: Final = Path(__file__).parents[1] / "traces"
 LIBRISPEECH: Final = "librispeech-test-clean"
 POLICIES: Final = ("sjf", "hrrn")
 # The guard: production's default, and off.
-GUARDS: Final = {"on": Settings(), "off": Settings(burst_requests=math.inf)}
+GUARDS: Final = {"on": Settings(), "off": Settings(burst_requests=math.inf, reorder_above=0)}
 # vLLM gives every text request a limit, the context less the prompt; a trace of lengths has none,
 # and without one an estimate stops at the 448 tokens of Whisper.
 TEXT_MAX_TOKENS: Final = 4096

@@ -44,6 +44,7 @@ def replay(
     policy: options.PolicyNames = "fcfs,sjf,hrrn",
     phi: options.Phi = _DEFAULTS.phi,
     burst_requests: options.BurstRequests = _DEFAULTS.burst_requests,
+    reorder_above: options.ReorderAbove = _DEFAULTS.reorder_above,
     no_guard: options.NoGuard = False,
     order_by: options.OrderByName = "service",
     estimates: options.EstimatesName = "learned",
@@ -73,7 +74,9 @@ def replay(
     how = inputs.arrivals_of(
         arrivals, gamma_cv, diurnal_amplitude, diurnal_period_s, burst_cycle_s
     )
-    settings = inputs.settings_of(phi, burst_requests, no_guard=no_guard, order_by=order_by)
+    settings = inputs.settings_of(
+        phi, burst_requests, reorder_above, no_guard=no_guard, order_by=order_by
+    )
     requested, all_good = inputs.workload_of(
         inputs.files_of(files, trace, workload),
         mix=mix,

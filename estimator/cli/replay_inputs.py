@@ -10,7 +10,7 @@ import typer
 
 from estimator.cli import replay_options as options
 from estimator.cli.terminal import EXIT_PARTIAL, EXIT_USAGE, CommandError, warn
-from sched_client.model import OrderBy, Settings
+from sched_client.model import MAX_REORDER_ABOVE, OrderBy, Settings
 
 if TYPE_CHECKING:  # numpy and the core only when the command runs
     from estimator.replay.arrivals import ArrivalKind, Arrivals
@@ -76,7 +76,9 @@ def arrivals_of(
         )
 
 
-def settings_of(phi: float, burst_requests: float, *, no_guard: bool, order_by: str) -> Settings:
+def settings_of(
+    phi: float, burst_requests: float, reorder_above: int, *, no_guard: bool, order_by: str
+) -> Settings:
     """Check the guard and the unit of work."""
     options.one_of(order_by, get_args(OrderBy), "--order-by")
     if not 0.0 <= phi < 1.0:
@@ -84,10 +86,14 @@ def settings_of(phi: float, burst_requests: float, *, no_guard: bool, order_by: 
     if not 0.0 <= burst_requests < math.inf:
         text = f"{burst_requests:g} is no number of at least 0; --no-guard switches the guard off"
         raise typer.BadParameter(text, param_hint="--burst-requests")
+    if not 0 <= reorder_above <= MAX_REORDER_ABOVE:
+        text = f"{reorder_above} is not in [0, {MAX_REORDER_ABOVE}]; 0 always asks the policy"
+        raise typer.BadParameter(text, param_hint="--reorder-above")
     return Settings(
         order_by=cast("OrderBy", order_by),  # checked just above
         phi=phi,
         burst_requests=math.inf if no_guard else burst_requests,
+        reorder_above=0 if no_guard else reorder_above,
     )
 
 

@@ -77,7 +77,12 @@ Phi = Annotated[float, typer.Option(help="Guard: share of the work served, in [0
 BurstRequests = Annotated[
     float, typer.Option(help="Guard: overtaking allowed from the start, in mean requests.")
 ]
-NoGuard = Annotated[bool, typer.Option("--no-guard", help="Let anyone be overtaken for ever.")]
+ReorderAbove = Annotated[
+    int, typer.Option(help="Requests up to which they go in order of arrival, 0 to 64.")
+]
+NoGuard = Annotated[
+    bool, typer.Option("--no-guard", help="Let anyone be overtaken for ever, however few wait.")
+]
 OrderByName = Annotated[
     str, typer.Option("--order-by", metavar="service|tokens", help="What work is counted in.")
 ]

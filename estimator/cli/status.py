@@ -57,6 +57,7 @@ def _document(answer: "Status") -> dict[str, object]:
             "phi_ratio": settings.phi,
             "burst_requests": settings.burst_requests,
             "guard_s": settings.guard_s,
+            "reorder_above": settings.reorder_above,
         },
         "learned_count": answer.learned,
         "stored_count": answer.stored,
@@ -116,7 +117,8 @@ def _show(answer: "Status", *, now_s: float) -> None:
     longest = "no limit" if settings.guard_s is None else f"{settings.guard_s:g} s"
     order = f"{settings.policy} by {settings.order_by}"
     limits = (
-        f"guard φ {settings.phi:g}, burst {settings.burst_requests:g} requests, wait {longest}"
+        f"guard φ {settings.phi:g}, burst {settings.burst_requests:g} requests, wait {longest}, "
+        f"by arrival while at most {settings.reorder_above} wait"
     )
     say(f"mode      {settings.mode} · {p(order)} · {limits}")
     up = span(now_s - answer.started_s)

@@ -110,6 +110,7 @@ def settings_to_proto(settings: Settings) -> pb.Settings:
         overtaking_ratio=settings.phi,
         burst_request_count=settings.burst_requests,
         guard_seconds=settings.guard_s,
+        reorder_above_count=settings.reorder_above,
     )
 
 
@@ -122,6 +123,7 @@ def settings_from_proto(message: pb.Settings) -> Settings:
         phi=message.overtaking_ratio,
         burst_requests=message.burst_request_count,
         guard_s=message.guard_seconds if message.HasField("guard_seconds") else None,
+        reorder_above=message.reorder_above_count,
     )
 
 

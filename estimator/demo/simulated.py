@@ -157,8 +157,12 @@ class Engine:
         list of Outcome
             In the order of their ends, in virtual seconds.
         """
-        burst = self.client.status().settings.burst_requests
-        policy = create_policy(policy_name, PolicyParameters(burst_work=burst * _seconds(25.0)))
+        settings = self.client.status().settings
+        parameters = PolicyParameters(
+            burst_work=settings.burst_requests * _seconds(25.0),
+            reorder_above=settings.reorder_above,
+        )
+        policy = create_policy(policy_name, parameters)
         outcomes: list[Outcome] = []
         now_s, upcoming = 0.0, list(enumerate(arrivals))
         while upcoming or len(policy):

@@ -99,6 +99,7 @@ class FixedEstimates:
             phi=settings.phi,
             burst_work=settings.burst_requests * mean,
             guard_s=settings.guard_s,
+            reorder_above=settings.reorder_above,
         )
         slots = profile.slots
         self._profile = profile

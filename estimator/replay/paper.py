@@ -40,7 +40,7 @@ REQUESTS: Final = 500
 SPEECH_FACTOR: Final = 1.08
 _END_TOKENS: Final = 1
 # As the paper's own scheduler: no guard, and the order of κ · d, whatever κ is.
-_SETTINGS: Final = Settings(order_by="tokens", burst_requests=math.inf)
+_SETTINGS: Final = Settings(order_by="tokens", burst_requests=math.inf, reorder_above=0)
 # `Point` wants one; nothing here depends on it.
 _NO_LOAD: Final = 1.0
 

@@ -160,6 +160,7 @@ def _head(setup: Setup, capacity_rps: float) -> dict[str, Any]:  # Any: as above
         "start": setup.start,
         "order_by": settings.order_by,
         "phi": settings.phi,
+        "reorder_above": settings.reorder_above,
         "burst_requests": None if math.isinf(settings.burst_requests) else settings.burst_requests,
     }
 

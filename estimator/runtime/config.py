@@ -18,7 +18,13 @@ from pydantic_settings import (
 )
 
 from estimator.runtime.address import AddressError, TcpAddress, parse_http, parse_listen
-from sched_client.model import DEFAULT_KAPPA_TOKENS_PER_S, Mode, OrderBy, Settings
+from sched_client.model import (
+    DEFAULT_KAPPA_TOKENS_PER_S,
+    MAX_REORDER_ABOVE,
+    Mode,
+    OrderBy,
+    Settings,
+)
 from sched_client.policies import POLICY_NAMES
 
 __all__ = ["ConfigError", "ServeConfig", "load_config", "unknown_variables"]
@@ -49,7 +55,7 @@ class ServeConfig(BaseSettings):
         Directory of the store, or ``:memory:``.
     seed : str
         File of ``kappad export --model`` that an empty store starts from; empty for none.
-    mode, policy, order_by, phi, burst_requests, guard_s
+    mode, policy, order_by, phi, burst_requests, guard_s, reorder_above
         Initial `Settings`; a mode that was set at run time wins over ``mode``.
     prior_kappa : float
         Tokens per second of audio assumed before anything is learned, > 0.
@@ -112,6 +118,7 @@ class ServeConfig(BaseSettings):
     phi: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.3
     burst_requests: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 12.0
     guard_s: _Positive | None = None
+    reorder_above: Annotated[int, Field(ge=0, le=MAX_REORDER_ABOVE)] = 8
     prior_kappa: _Positive = DEFAULT_KAPPA_TOKENS_PER_S
     publish_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 0.2
     bookmark_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 5.0
@@ -190,6 +197,7 @@ class ServeConfig(BaseSettings):
             phi=self.phi,
             burst_requests=self.burst_requests,
             guard_s=self.guard_s,
+            reorder_above=self.reorder_above,
         )
 
 

@@ -153,7 +153,10 @@ class GuardedPolicy:
             oldest = ledger.oldest()
             if now_s - oldest.enqueued_s > parameters.guard_s:
                 return oldest
-        candidate = self._lanes.first(now_s)
+        if len(self._by_id) <= parameters.reorder_above:
+            candidate = min(self._by_id.values(), key=_by_arrival)
+        else:
+            candidate = self._lanes.first(now_s)
         if ledger.allows(candidate, parameters.burst_work):
             return candidate
         return ledger.oldest()
@@ -228,3 +231,10 @@ class GuardedPolicy:
         self._lanes.push(revised)
         if self._choice is not None and self._choice[0] is item:
             self._choice = (revised, self._choice[1])
+
+
+def _by_arrival(item: Waiting) -> tuple[int, bool, float, int]:
+    """Rank by priority, then as fcfs does: the given-back by age, then by arrival."""
+    if item.returned:
+        return (item.priority, False, item.enqueued_s, -item.sequence)
+    return (item.priority, True, 0.0, item.sequence)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from sched_client.model import OrderBy, PolicyParameters
+from sched_client.model import MAX_REORDER_ABOVE, OrderBy, PolicyParameters
 from sched_client.policies.base import WaitingEntry
 
 # 10^12 s is 30,000 years. Work beyond it is counted as this much by the guard, so that sums of
@@ -167,6 +167,11 @@ def check_parameters(parameters: PolicyParameters) -> None:
     if not parameters.burst_work >= 0.0:
         raise ValueError(
             f"burst_work is {parameters.burst_work}, and must be >= 0; inf switches the guard off"
+        )
+    if not 0 <= parameters.reorder_above <= MAX_REORDER_ABOVE:
+        raise ValueError(
+            f"reorder_above is {parameters.reorder_above}, and must be in [0, {MAX_REORDER_ABOVE}]"
+            "; 0 always asks the order"
         )
     if parameters.guard_s is not None and not parameters.guard_s > 0.0:
         raise ValueError(f"guard_s is {parameters.guard_s}, and must be > 0; None switches it off")

@@ -270,6 +270,7 @@ def _settings(message: pb.Settings) -> Settings:
         phi=message.overtaking_ratio,
         burst_requests=message.burst_request_count,
         guard_s=message.guard_seconds if message.HasField("guard_seconds") else None,
+        reorder_above=message.reorder_above_count,
     )
 
 

@@ -10,6 +10,7 @@ from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_pol
 GUARDS = {
     "guard on": PolicyParameters(phi=0.25, burst_work=4.0),
     "guard off": PolicyParameters(burst_work=math.inf),
+    "few by arrival": PolicyParameters(phi=0.25, burst_work=4.0, reorder_above=3),
     "guard in seconds": PolicyParameters(burst_work=math.inf, guard_s=30.0),
 }
 
@@ -230,6 +231,8 @@ def test_re_estimating_may_not_change_who_a_request_is(
         (PolicyParameters(burst_work=-1.0), "burst_work is -1.0"),
         (PolicyParameters(burst_work=math.nan), "burst_work is nan"),
         (PolicyParameters(guard_s=0.0), "guard_s is 0.0"),
+        (PolicyParameters(reorder_above=-1), "reorder_above is -1"),
+        (PolicyParameters(reorder_above=65), "reorder_above is 65"),
         (PolicyParameters(order_by="size"), "order_by is 'size'"),  # type: ignore[arg-type]  # bad on purpose
     ],
 )

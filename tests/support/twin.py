@@ -14,7 +14,7 @@ from estimator.replay.simulation import simulate
 from sched_client.model import Settings, Snapshot, evaluate, policy_parameters
 from sched_client.policies import create_policy
 
-UNGUARDED = Settings(burst_requests=math.inf)
+UNGUARDED = Settings(burst_requests=math.inf, reorder_above=0)
 
 
 class Admission(NamedTuple):

@@ -159,6 +159,8 @@ BAD_SNAPSHOTS: dict[str, dict[str, object]] = {
     "phi of one": {"settings": Settings(phi=1.0)},
     "nan burst": {"settings": Settings(burst_requests=math.nan)},
     "zero guard": {"settings": Settings(guard_s=0.0)},
+    "many by arrival": {"settings": Settings(reorder_above=65)},
+    "fewer than none by arrival": {"settings": Settings(reorder_above=-1)},
     "unknown mode": {"settings": Settings(mode="fast")},  # type: ignore[arg-type]  # on purpose
 }
 

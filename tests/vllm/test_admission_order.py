@@ -45,7 +45,7 @@ def fixed_snapshot(policy: str) -> Snapshot:
         created_s=1.0,
         kappas={GLOBAL_KEY: KappaEntry(kappa_tokens_per_s=3.0), **kappas},
         services={"": service, "whisper-base": service},
-        settings=Settings(mode="on", policy=policy, burst_requests=1e6),
+        settings=Settings(mode="on", policy=policy, burst_requests=1e6, reorder_above=0),
     )
 
 

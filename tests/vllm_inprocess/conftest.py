@@ -22,7 +22,12 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Driver, FakeLi
         length: Any = None,
         **others: Any,
     ) -> tuple[Driver, FakeLink]:
-        guard = {name: others.pop(name) for name in ("phi", "burst_requests") if name in others}
+        names = ("phi", "burst_requests", "reorder_above")
+        # Few wait here, and their order is what is looked at.
+        guard = {
+            "reorder_above": 0,
+            **{name: others.pop(name) for name in names if name in others},
+        }
         settings = Settings(mode=mode, policy=policy, **guard)
         link = FakeLink(prior_snapshot(settings=settings))
         scheduler, link = kappad_scheduler(monkeypatch, link, options, **others)

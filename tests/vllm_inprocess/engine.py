@@ -270,7 +270,9 @@ def kappad_scheduler(
     """Build a KappadScheduler on a fake link."""
     from sched_client.vllm import scheduler as module  # noqa: PLC0415 - after vLLM's own import
 
-    link = link or FakeLink(prior_snapshot(settings=Settings(mode="on", policy="sjf")))
+    link = link or FakeLink(
+        prior_snapshot(settings=Settings(mode="on", policy="sjf", reorder_above=0))
+    )
     chosen = options or ClientOptions()
     monkeypatch.setattr(module, "open_link", lambda *_: link)
     monkeypatch.setattr(module, "read_options", lambda *_: chosen)

@@ -79,6 +79,11 @@ class SortedListModel:
             key = -(1 + wait / Fraction(self.work(entry)))
         return (entry.priority, 1, key, entry.enqueued_s, stay.sequence)
 
+    def rank_by_arrival(self, stay: Stay, _now_s: float) -> tuple[object, ...]:
+        if stay.returned:
+            return (stay.entry.priority, 0, stay.entry.enqueued_s, -stay.sequence)
+        return (stay.entry.priority, 1, stay.sequence)
+
     def keeps_slack(self, candidate: Stay) -> bool:
         charge = self.charge(candidate)
         phi = self.parameters.phi
@@ -86,7 +91,9 @@ class SortedListModel:
         return all(self.slack(stay) + phi * charge - charge >= 0 for stay in older)
 
     def decide(self, now_s: float) -> Stay:
-        candidate = min(self.stays, key=lambda stay: self.rank(stay, now_s))
+        few = len(self.stays) <= self.parameters.reorder_above
+        rank = self.rank_by_arrival if few and self.name != "fcfs" else self.rank
+        candidate = min(self.stays, key=lambda stay: rank(stay, now_s))
         if self.name == "fcfs":
             return candidate
         oldest = self.stays[0]

@@ -135,6 +135,16 @@ def test_the_guard_in_seconds_lets_the_oldest_go_first() -> None:
     assert [policy.pop(6.5).request_id for _ in range(3)] == ["a", "b", "d"]
 
 
+def test_few_go_by_arrival_and_more_by_the_order() -> None:
+    policy = create_policy("sjf", PolicyParameters(burst_work=math.inf, reorder_above=2))
+    fill(policy, ("a", 0.0, 9.0), ("b", 1.0, 8.0), ("c", 2.0, 1.0), ("d", 3.0, 2.0))
+    assert [policy.pop(4.0).request_id for _ in range(4)] == ["c", "d", "a", "b"]
+    fill(policy, ("e", 5.0, 3.0), ("f", 6.0, 1.0))
+    assert policy.peek(7.0).request_id == "e"
+    fill(policy, ("g", 8.0, 2.0))
+    assert policy.peek(9.0).request_id == "f"
+
+
 def test_a_given_back_entry_is_charged_once() -> None:
     policy = create_policy("sjf", PolicyParameters(phi=0.5, burst_work=2.0))
     fill(policy, ("long", 0.0, 40.0), ("short", 1.0, 3.0))

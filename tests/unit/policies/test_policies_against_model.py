@@ -27,6 +27,7 @@ _PARAMETERS = st.builds(
     phi=st.sampled_from([0.0, 0.25, 0.5, 0.875]),
     burst_work=st.sampled_from([0.0, 1.0, 6.0, 50.0, float("inf")]),
     guard_s=st.sampled_from([None, None, None, 4.0, 60.0]),
+    reorder_above=st.sampled_from([0, 0, 2, 5, 64]),
 )
 _PICK = st.integers(0, 10**6)
 

@@ -11,6 +11,7 @@ from estimator.replay.outcome import Outcome, Totals
 from estimator.replay.profile import EngineProfile
 from estimator.replay.simulation import simulate
 from sched_client.policies import create_policy
+from tests.support.twin import UNGUARDED
 
 
 def _ns(**changes: Any) -> EngineProfile:
@@ -28,7 +29,7 @@ def _run(
 ) -> tuple[dict[int, Outcome], list[tuple[int, int, int]], Totals]:
     outcomes: dict[int, Outcome] = {}
     admissions: list[tuple[int, int, int]] = []
-    estimates = TrueEstimates(profile)
+    estimates = TrueEstimates(profile, UNGUARDED)
     totals = simulate(
         jobs,
         profile,

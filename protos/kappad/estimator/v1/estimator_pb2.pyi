@@ -409,20 +409,22 @@ class Partition(_message.Message):
     def __init__(self, model_id: _Optional[str] = ..., boundary_seconds: _Optional[_Iterable[float]] = ..., queue_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("mode", "policy", "order_by", "overtaking_ratio", "burst_request_count", "guard_seconds")
+    __slots__ = ("mode", "policy", "order_by", "overtaking_ratio", "burst_request_count", "guard_seconds", "reorder_above_count")
     MODE_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
     OVERTAKING_RATIO_FIELD_NUMBER: _ClassVar[int]
     BURST_REQUEST_COUNT_FIELD_NUMBER: _ClassVar[int]
     GUARD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    REORDER_ABOVE_COUNT_FIELD_NUMBER: _ClassVar[int]
     mode: Mode
     policy: str
     order_by: OrderBy
     overtaking_ratio: float
     burst_request_count: float
     guard_seconds: float
-    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., policy: _Optional[str] = ..., order_by: _Optional[_Union[OrderBy, str]] = ..., overtaking_ratio: _Optional[float] = ..., burst_request_count: _Optional[float] = ..., guard_seconds: _Optional[float] = ...) -> None: ...
+    reorder_above_count: int
+    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., policy: _Optional[str] = ..., order_by: _Optional[_Union[OrderBy, str]] = ..., overtaking_ratio: _Optional[float] = ..., burst_request_count: _Optional[float] = ..., guard_seconds: _Optional[float] = ..., reorder_above_count: _Optional[int] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()
