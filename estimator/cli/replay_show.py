@@ -79,8 +79,13 @@ def _percent(change: Mapping[str, float | None]) -> str:
     if percent is None:
         return ""
     if low is None or high is None:
-        return f"{percent:+.1f}"
-    return f"{percent:+.1f} [{low:+.1f}, {high:+.1f}]"
+        return _signed(percent)
+    return f"{_signed(percent)} [{_signed(low)}, {_signed(high)}]"
+
+
+def _signed(percent: float) -> str:
+    # Adding 0.0 makes 0.0 of -0.0.
+    return f"{round(percent, 1) + 0.0:+.1f}"
 
 
 def show_capacity(document: Mapping[str, Any]) -> None:  # Any: as above

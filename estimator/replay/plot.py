@@ -18,6 +18,12 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 24, 34, 44
 _LEGEND: Final = 26
 _TICKS: Final = 7
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
+# An axis of less than so many times its low end has too few of the ticks 1, 2, 5 of a decade.
+_NARROW: Final = 5.0
+# E2E that differ by less than this factor are shown with so much room on both sides.
+_ALIKE: Final = 1.5
+# From here on "%.4g" would show powers of ten.
+_LARGE: Final = 1e4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ class _Axis:
 
     def ticks(self) -> list[float]:
         """Give round values within the axis."""
-        if self.log:
+        if self.log and self.high > _NARROW * self.low:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             steps = (1.0, 2.0, 5.0) if len(decades) < _TICKS else (1.0,)
             values = [step * 10.0**decade for decade in decades for step in steps]
@@ -50,6 +56,10 @@ class _Axis:
             first = math.ceil(self.low / step)
             values = [index * step for index in range(first, first + 2 * _TICKS)]
         return [one for one in values if self.low <= one <= self.high * (1 + 1e-9)]
+
+
+def _label(value: float) -> str:
+    return f"{value:,.0f}" if value >= _LARGE else f"{value:.4g}"
 
 
 # Header and rows.
@@ -113,13 +123,15 @@ def _row(runs: Sequence[Run], colours: dict[str, str], top: int, title: str) -> 
     times: _Lines = [(name, one.arrived_s, one.p90_s) for name, one in curves]
     low = min(min(xs) for _, xs, _ in shares)
     high = max(max(xs) for _, xs, _ in shares)
-    across = _Axis(low, max(high, low * 1.01), _LEFT, _LEFT + _WIDTH, log=True)
+    if high < _ALIKE * low:
+        # A line in the middle, and values beside it.
+        low, high = low / _ALIKE, high * _ALIKE
+    across = _Axis(low, high, _LEFT, _LEFT + _WIDTH, log=True)
     up = _Axis(0.0, 1.0, top + _HEIGHT, top)
     yield from _chart(f"{title}: share of requests within", "E2E, s", across, up, shares, colours)
     left = 2 * _LEFT + _WIDTH + _RIGHT + _GAP
-    first = min(xs[0] for _, xs, _ in times)
     last = max(xs[-1] for _, xs, _ in times)
-    across = _Axis(first, last if last > first else first + 1.0, left, left + _WIDTH)
+    across = _Axis(0.0, last or 1.0, left, left + _WIDTH)
     up = _Axis(0.0, 1.05 * max(max(ys) for _, _, ys in times), top + _HEIGHT, top)
     yield from _chart(f"{title}: P90 of E2E, s", "arrival, s", across, up, times, colours)
 
@@ -132,11 +144,11 @@ def _chart(
     for value in up.ticks():
         y = f"{up.at(value):.1f}"
         yield f'<line x1="{left}" y1="{y}" x2="{right}" y2="{y}" stroke="#dddddd"/>'
-        yield f'<text x="{left - 6}" y="{y}" dy="4" text-anchor="end">{value:.4g}</text>'
+        yield f'<text x="{left - 6}" y="{y}" dy="4" text-anchor="end">{_label(value)}</text>'
     for value in across.ticks():
         x = f"{across.at(value):.1f}"
         yield f'<line x1="{x}" y1="{bottom}" x2="{x}" y2="{bottom + 4}" stroke="#666666"/>'
-        yield f'<text x="{x}" y="{bottom + 17}" text-anchor="middle">{value:.4g}</text>'
+        yield f'<text x="{x}" y="{bottom + 17}" text-anchor="middle">{_label(value)}</text>'
     yield f'<text x="{right}" y="{bottom + 34}" text-anchor="end">{escape(unit)}</text>'
     yield f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="#666666"/>'
     for name, xs, ys in lines:
@@ -147,6 +159,9 @@ def _chart(
             f'<polyline points="{points}" fill="none" stroke="{colours[name]}" '
             f'stroke-width="1.8"><title>{escape(name)}</title></polyline>'
         )
+        if len(xs) == 1:  # a line of one point shows nothing
+            x, y = f"{across.at(xs[0]):.1f}", f"{up.at(ys[0]):.1f}"
+            yield f'<circle cx="{x}" cy="{y}" r="3" fill="{colours[name]}"/>'
 
 
 def html_of(runs: Sequence[Run], *, heading: Sequence[str], tables: Sequence[Table]) -> str:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from estimator.core.observation import Completion
 from estimator.replay.arrivals import Arrivals
 from estimator.replay.plot import html_of, svg_of
 from estimator.replay.profile import EngineProfile
 from estimator.replay.report import document_of, replay, with_baseline
-from estimator.replay.rows import uniform_rows
+from estimator.replay.rows import Rows, uniform_rows
 from estimator.replay.runs import Point, Run, Setup, capacity_rps, run_once
 from estimator.replay.workload import Workload
 
@@ -135,7 +136,28 @@ def test_the_line_of_a_distribution_never_falls(runs: list[Run]) -> None:
 def test_a_chart_of_one_request_can_be_drawn() -> None:
     setup = replace(SETUP, workload=Workload(files=(uniform_rows(),), n=1))
     run = run_once(setup, "fcfs", Point(1.0, 0.1), 0, keep_curves=True)
-    assert svg_of([run]).count("<polyline") == 2
+    chart = svg_of([run])
+    assert chart.count("<polyline") == 2
+    # Over time it is one point; of both charts the axes tell where it is.
+    assert chart.count("<circle") == 1
+    texts = [text.text for text in ET.fromstring(chart).findall(f"{SVG}text")]  # noqa: S314 - ours
+    assert len(set(texts)) > 15
+
+
+def test_requests_that_all_take_as_long_have_an_axis_too() -> None:
+    rows = Rows("alike")
+    rows.append(Completion(completion_id="x", audio_s=1.0, output_tokens=20))
+    setup = replace(SETUP, workload=Workload(files=(rows,), n=100))
+    # Hours apart, so that they differ in nothing and times are large.
+    run = run_once(setup, "fcfs", Point(1e-4, 0.1), 0, keep_curves=True)
+    assert run.figures.e2e_s.p50 == run.figures.e2e_s.p99
+    root = ET.fromstring(svg_of([run]))  # noqa: S314 - our own text
+    texts = [text.text or "" for text in root.findall(f"{SVG}text")]
+    under = texts.index("E2E, s")
+    ticks = [float(text) for text in texts[texts.index("1") + 1 : under]]
+    assert ticks[0] < run.figures.e2e_s.p50 < ticks[-1]
+    assert any("00,000" in text for text in texts)
+    assert not any("e+" in text for text in texts)
 
 
 def test_a_page_holds_chart_and_tables_and_escapes_what_it_is_told(runs: list[Run]) -> None:
