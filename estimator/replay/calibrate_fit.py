@@ -45,6 +45,14 @@ class Costs:
     covariance: Matrix
     unknown: Matrix
 
+    def scaled(self, factor: float) -> "Costs":
+        """Give all costs times a factor."""
+        return Costs(
+            values=factor * self.values,
+            covariance=factor**2 * self.covariance,
+            unknown=self.unknown,
+        )
+
     def error_of(self, weights: Sequence[float]) -> float:
         """Give the standard error of a weighted sum of the coefficients."""
         w = np.asarray(weights, dtype=np.float64)

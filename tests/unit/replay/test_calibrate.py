@@ -135,3 +135,16 @@ def test_an_export_of_some_of_the_requests_is_noticed() -> None:
 def test_a_trace_without_seconds_is_refused() -> None:
     rows = [(float(i), Completion(completion_id=f"c-{i}", output_tokens=9)) for i in range(99)]
     assert "seconds of service" in _refused(rows)
+
+
+def test_an_engine_that_is_now_and_then_late_keeps_its_mean() -> None:
+    rows = exported(ENGINE, 600, 2.0)
+    late = [
+        (at_s, replace(one, service_s=one.service_s * (2.0 if i % 7 == 0 else 1.0)))
+        for i, (at_s, one) in enumerate(rows)
+    ]
+    found = calibrate([late], name="found", slots=16)
+    # A robust fit alone would leave the late ones out; what queues is the mean.
+    assert found.profile.service_s(27, 4) == pytest.approx(
+        8 / 7 * ENGINE.service_s(27, 4), rel=0.04
+    )
