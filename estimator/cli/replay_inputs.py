@@ -107,6 +107,8 @@ def check_plot(plot: Path | None, capacity: str) -> None:
         raise typer.BadParameter(text, param_hint="--plot")
     if capacity:
         raise typer.BadParameter("a search for capacity draws nothing; leave --plot out")
+    if not plot.parent.is_dir():
+        raise CommandError(f"{plot}: cannot be written: {plot.parent} is no folder; make it first")
 
 
 def estimates_of(name: str, *, warm: bool, seed_state: Path | None) -> "EstimateKind":

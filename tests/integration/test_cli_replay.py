@@ -26,7 +26,7 @@ RUN_KEYS = {
     "slowdown_p50", "slowdown_p99", "throughput_rps", "mean_batch", "preemption_count",
 }  # fmt: skip
 SPREAD_KEYS = {"p50", "p90", "p99", "mean"}
-SMALL = ("--requests", "120", "--engine", "decode-bound")
+SMALL = ("--requests", "120", "--engine", "cpu-whisper-base")
 
 Capture = pytest.CaptureFixture[str]
 
@@ -88,7 +88,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(trace: str, capsys: C
         "--arrivals",
         "gamma",
         "--requests",
-        "150",
+        "350",
         "--json",
     ]
     outputs = [
@@ -169,8 +169,12 @@ def test_a_chart_and_a_page_are_written(tmp_path: Path, trace: str, capsys: Capt
     assert "<td>E2E p90 s</td>" in text
     message = told([trace, *SMALL, "--plot", str(tmp_path / "a.png")], capsys, code=2)
     assert "ends in .png; name a file that ends in .svg or .html" in message
-    message = told([trace, *SMALL, "--plot", str(tmp_path / "no/a.svg")], capsys, code=1)
-    assert "cannot be written: No such file or directory" in message
+    # Before anything is run: the trace is not even read.
+    message = told(["no.csv", "--plot", str(tmp_path / "no/a.svg")], capsys, code=1)
+    assert "no is no folder; make it first" in message
+    (tmp_path / "b.svg").mkdir()
+    message = told([trace, *SMALL, "--plot", str(tmp_path / "b.svg")], capsys, code=1)
+    assert "cannot be written: Is a directory" in message
 
 
 def test_a_run_shorter_than_a_cycle_of_its_rate_is_told(trace: str, capsys: Capture) -> None:
@@ -179,6 +183,24 @@ def test_a_run_shorter_than_a_cycle_of_its_rate_is_told(trace: str, capsys: Capt
     assert err.startswith("kappad: 120 requests at 40/s last 3 s, less than the 60 s of one cycle")
     assert "more --requests or a lower --burst-cycle-s" in err
     _, err = replayed([*short, "--burst-cycle-s", "2"], capsys)
+    assert err == ""
+
+
+def test_too_few_requests_to_tell_anything_are_told(trace: str, capsys: Capture) -> None:
+    few = [trace, "--engine", "decode-bound", "--policy", "fcfs"]
+    _, err = replayed([*few, "--requests", "319"], capsys)
+    assert err == (
+        "kappad: 319 requests are fewer than 5 for each of the engine's 64 slots: hardly anybody "
+        "waits in so short a run; give more --requests\n"
+    )
+    _, err = replayed([*few, "--requests", "320"], capsys)
+    assert err == ""
+    search = [*few, "--capacity", "ttft_p90<400ms"]
+    _, err = replayed(search, capsys)
+    assert "less than 20 times the limit: no queue has time to grow" in err
+    least = err.split("give --requests ")[1].split()[0]
+    assert 200 < int(least) < 1000
+    _, err = replayed([*search, "--requests", f"{int(least) + 20}"], capsys)
     assert err == ""
 
 
@@ -287,7 +309,8 @@ def test_a_bad_row_is_named_and_skipped_or_stops_there(
     path = bad(tmp_path, f"audio_s,output_tokens,arrival_s\n2,7,0\n{row}\n2,7,1\n")
     out, err = replayed([path, "--rate", "1", "--json"], capsys, code=3)
     assert err.startswith(f"kappad: {path}:3: {reason}")
-    assert err.rstrip().endswith("row skipped")
+    assert err.splitlines()[0].endswith("row skipped")
+    assert err.count(":3: ") == 1
     assert json.loads(out)["runs"][0]["n"] == 2
     assert f"{path}:3: {reason}" in told([path, "--rate", "1", "--strict"], capsys, code=3)
 
