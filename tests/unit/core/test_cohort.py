@@ -6,7 +6,7 @@ import random
 from collections import deque
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.core.censored import Bound, Line
@@ -144,6 +144,7 @@ sizes = st.floats(min_value=1e-3, max_value=86_400.0)
 tokens = st.floats(min_value=0.0, max_value=1e7)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.builds(Recent, times, sizes, tokens), min_size=16, max_size=40),
     st.lists(st.builds(Bound, sizes, tokens, st.floats(1.0, 16.0), times), max_size=20),

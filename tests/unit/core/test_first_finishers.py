@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.core.censored import Line
@@ -248,6 +248,7 @@ finishers = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(finishers, min_size=1, max_size=40),
     st.booleans(),
