@@ -9,11 +9,11 @@ from sched_client.policies.base import Policy
 from sched_client.policies.fcfs import Fcfs
 from sched_client.policies.guarded import GuardedPolicy
 from sched_client.policies.hrrn import HighestRatioFirst
-from sched_client.policies.orders import ShortestFirst
+from sched_client.policies.orders import KeyedOrder, shortest_first_rank
 
 
 def _sjf(parameters: PolicyParameters) -> Policy:
-    return GuardedPolicy("sjf", ShortestFirst, parameters)
+    return GuardedPolicy("sjf", lambda: KeyedOrder(shortest_first_rank), parameters)
 
 
 def _hrrn(parameters: PolicyParameters) -> Policy:

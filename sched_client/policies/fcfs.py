@@ -7,7 +7,7 @@ from heapq import merge
 
 from sched_client.model import PolicyParameters
 from sched_client.policies.base import WaitingEntry
-from sched_client.policies.orders import KeyedOrder, returned_key
+from sched_client.policies.orders import KeyedOrder, returned_rank
 from sched_client.policies.waiting import (
     Waiting,
     check_entry,
@@ -53,7 +53,7 @@ class Fcfs:
         # A plain dict would search past every entry that left before to find its first one.
         self._arrived: OrderedDict[str, tuple[float, WaitingEntry]] = OrderedDict()
         self._given_back: dict[str, Waiting] = {}
-        self._returned = KeyedOrder(returned_key)
+        self._returned = KeyedOrder(returned_rank)
         self._sequence = 0
         self._youngest = -math.inf
         self._choice: WaitingEntry | None = None
@@ -64,7 +64,7 @@ class Fcfs:
 
     def __iter__(self) -> Iterator[WaitingEntry]:
         """Iterate over the waiting entries in arrival order."""
-        returned = sorted(self._given_back.values(), key=returned_key)
+        returned = sorted(self._given_back.values(), key=returned_rank)
         aged = ((item.enqueued_s, item.entry) for item in returned)
         # Stable: a given-back entry comes before those that were enqueued at the same time.
         return (pair[1] for pair in merge(aged, self._arrived.values(), key=lambda pair: pair[0]))
@@ -144,7 +144,6 @@ class Fcfs:
             item = self._given_back.pop(request_id, None)
             if item is None:
                 return
-            item.present = False
             self._returned.discard(item)
         if self._choice is not None and self._choice.request_id == request_id:
             self._choice = None

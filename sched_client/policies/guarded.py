@@ -139,7 +139,6 @@ class GuardedPolicy:
             item, entry = self._choice
             self._choice = None
         del self._by_id[item.request_id]
-        item.present = False
         self._ledger.serve(item)
         self._lanes.discard(item)
         return entry
@@ -166,7 +165,6 @@ class GuardedPolicy:
         item = self._by_id.pop(request_id, None)
         if item is None:
             return
-        item.present = False
         self._ledger.discard(item)
         self._lanes.discard(item)
         if self._choice is not None and self._choice[0] is item:
@@ -223,14 +221,11 @@ class GuardedPolicy:
         if item is None:
             return
         check_revision(item.entry, entry)
-        revised = item.revised(entry, work_of(entry, self._parameters.order_by))
-        item.present = False
-        self._by_id[entry.request_id] = revised
-        self._ledger.replace(item, revised)
+        work = work_of(entry, self._parameters.order_by)
         self._lanes.discard(item)
-        self._lanes.push(revised)
-        if self._choice is not None and self._choice[0] is item:
-            self._choice = (revised, self._choice[1])
+        item.take(entry)
+        item.count(work)
+        self._lanes.push(item)
 
 
 def _by_arrival(item: Waiting) -> tuple[int, bool, float, int]:

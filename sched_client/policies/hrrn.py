@@ -60,7 +60,7 @@ class HighestRatioFirst:
         self._climb(item.leaf)
 
     def discard(self, item: Waiting) -> None:
-        """Forget an item that is no longer present."""
+        """Forget an item that is in it."""
         self._winners[self._leaves + item.leaf] = None
         self._free[item.leaf // _REGION].append(item.leaf)
         self._count -= 1

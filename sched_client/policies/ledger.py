@@ -124,10 +124,6 @@ class OvertakingLedger:
         """Take out an item that was not served; nobody is charged."""
         self._vacate(item, 0.0)
 
-    def replace(self, item: Waiting, revised: Waiting) -> None:
-        """Let another object stand for a stay; its account goes on."""
-        self._items[item.slot] = revised
-
     def oldest(self) -> Waiting:
         """Give the oldest of the waiting; there must be one."""
         least, node = self._least, 1

@@ -4,9 +4,10 @@ An order ranks entries of one priority, none of them given back; `PriorityLanes`
 and give-backs before it, and the guard has the last word. Standard library only.
 """
 
+import struct
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from sched_client.policies.waiting import Waiting
 
@@ -17,14 +18,14 @@ _MIN_STALE: Final = 32
 class Order(Protocol):
     """An order of waiting items of one priority.
 
-    An item leaves by ``present = False`` and then `discard`.
+    Nothing that an order ranks by may change while an item is in it.
     """
 
     def push(self, item: Waiting) -> None:
         """Take in a waiting item."""
 
     def discard(self, item: Waiting) -> None:
-        """Forget an item that is no longer present."""
+        """Forget an item that is in it."""
 
     def first(self, now_s: float) -> Waiting:
         """Give the item that goes next; there must be one."""
@@ -34,148 +35,90 @@ class Order(Protocol):
 
 
 class KeyedOrder:
-    """The item with the smallest key goes first, for keys that do not move with time.
+    """The item with the smallest rank goes first, for ranks that do not move with time.
 
     Parameters
     ----------
-    key : callable
-        Gives a tuple that ends in a number unique to the stay.
+    rank : callable
+        Gives bytes that compare as the ranks do, unique among the waiting.
 
     Notes
     -----
-    A binary heap; what left in the middle stays until it comes up or the heap is cleaned, so
-    every operation is O(log n) amortised and memory at most twice the number waiting.
+    A binary heap of ranks, and for each rank that waits its item; what left in the middle stays
+    in the heap until it comes up or the heap is cleaned, so every operation is O(log n) amortised
+    and memory at most twice the number waiting. Bytes compare as fast as numbers, and neither
+    they nor an entry of a dictionary is an object that Python's garbage collector counts, as the
+    tuples would be that a heap usually holds.
     """
 
-    __slots__ = ("_count", "_heap", "_key", "_pushed")
+    __slots__ = ("_heap", "_items", "_rank")
 
-    def __init__(self, key: Callable[[Waiting], tuple[float, ...]]) -> None:
-        self._key = key
-        # Key, number, item in one tuple. The number keeps items out of comparisons: a revised one
-        # may meet its stale self.
-        self._heap: list[tuple[Any, ...]] = []
-        self._count = 0
-        self._pushed = 0
+    def __init__(self, rank: Callable[[Waiting], bytes]) -> None:
+        self._rank = rank
+        self._heap: list[bytes] = []
+        self._items: dict[bytes, Waiting] = {}
 
     def push(self, item: Waiting) -> None:
         """Take in a waiting item."""
-        self._pushed += 1
-        heappush(self._heap, (*self._key(item), self._pushed, item))
-        self._count += 1
+        item.rank = rank = self._rank(item)
+        self._items[rank] = item
+        heappush(self._heap, rank)
 
     def discard(self, item: Waiting) -> None:
-        """Forget an item that is no longer present."""
-        heap = self._heap
-        self._count -= 1
-        if heap[0][-1] is item:
+        """Forget an item that is in it."""
+        heap, rank = self._heap, item.rank
+        del self._items[rank]
+        if heap[0] == rank:
             heappop(heap)
-        elif len(heap) > 2 * self._count + _MIN_STALE:
-            self._heap = [row for row in heap if row[-1].present]
+        elif len(heap) > 2 * len(self._items) + _MIN_STALE:
+            self._heap = list(self._items)
             heapify(self._heap)
 
-    def first(self, now_s: float) -> Waiting:  # noqa: ARG002 -- the protocol's; keys stand still
+    def first(self, now_s: float) -> Waiting:  # noqa: ARG002 -- the protocol's; ranks stand still
         """Give the item that goes next; there must be one."""
-        heap = self._heap
+        heap, items = self._heap, self._items
         while True:
-            item: Waiting = heap[0][-1]
-            if item.present:
+            item = items.get(heap[0])
+            if item is not None:
                 return item
             heappop(heap)
 
     def __len__(self) -> int:
         """Count the items."""
-        return self._count
+        return len(self._items)
 
 
-class ShortestFirst:
-    """The item with the least work goes first, the oldest among equals (sjf).
-
-    Notes
-    -----
-    A binary heap of the distinct works, and for each work the one item that has it, or a heap of
-    those that have it by age: an arrival leaves a number in a heap and a reference, no tuple for
-    Python's garbage collector to count, and numbers compare faster than tuples. Equal works are
-    usual (30 s pieces, unknown durations), any number of them. What left in the middle stays
-    until it comes up or the heap is cleaned, as in `KeyedOrder`: O(log n) amortised.
-    """
-
-    __slots__ = ("_count", "_items", "_stale", "_works")
-
-    def __init__(self) -> None:
-        # Each work that is waiting stands in the heap, and some that are not waiting any more.
-        self._works: list[float] = []
-        # The first of a heap of equals is always present.
-        self._items: dict[float, Waiting | list[Waiting]] = {}
-        self._count = 0
-        # Items inside the heaps of equals that are present no more.
-        self._stale = 0
-
-    def push(self, item: Waiting) -> None:
-        """Take in a waiting item."""
-        self._count += 1
-        work = item.work
-        held = self._items.get(work)
-        if held is None:
-            self._items[work] = item
-            heappush(self._works, work)
-        elif isinstance(held, list):
-            heappush(held, item)
-        else:
-            self._items[work] = [held, item] if held < item else [item, held]
-
-    def discard(self, item: Waiting) -> None:
-        """Forget an item that is no longer present."""
-        self._count -= 1
-        held = self._items[item.work]
-        if isinstance(held, list):
-            self._stale += 1
-            while held and not held[0].present:
-                heappop(held)
-                self._stale -= 1
-            if not held:
-                self._forget(item.work)
-            elif self._stale > self._count + _MIN_STALE:
-                self._clean()
-        else:
-            self._forget(item.work)
-
-    def first(self, now_s: float) -> Waiting:  # noqa: ARG002 -- the protocol's; works stand still
-        """Give the item that goes next; there must be one."""
-        works, items = self._works, self._items
-        while True:
-            held = items.get(works[0])
-            if held is not None:
-                return held[0] if isinstance(held, list) else held
-            heappop(works)
-
-    def __len__(self) -> int:
-        """Count the items."""
-        return self._count
-
-    def _forget(self, work: float) -> None:
-        """Forget a work that nobody has any more."""
-        del self._items[work]
-        if self._works[0] == work:
-            heappop(self._works)
-        elif len(self._works) > 2 * len(self._items) + _MIN_STALE:
-            self._works = list(self._items)
-            heapify(self._works)
-
-    def _clean(self) -> None:
-        """Drop from the heaps of equals what is present no more."""
-        for held in self._items.values():
-            if isinstance(held, list):
-                held[:] = [item for item in held if item.present]
-                heapify(held)
-        self._stale = 0
+# Positive IEEE doubles and unsigned integers, big-endian, compare as their bytes do.
+_BY_WORK: Final = struct.Struct(">dBdQ").pack
+_BY_WORK_BEFORE_ZERO: Final = struct.Struct(">dBQQ").pack
+_BY_AGE: Final = struct.Struct(">BdQ").pack
+_BY_AGE_BEFORE_ZERO: Final = struct.Struct(">BQQ").pack
+_LARGEST: Final = (1 << 64) - 1
 
 
-def returned_key(item: Waiting) -> tuple[float, ...]:
+def shortest_first_rank(item: Waiting) -> bytes:
+    """Rank by work, then by enqueue time, then by arrival (sjf)."""
+    enqueued_s = item.enqueued_s
+    if enqueued_s >= 0.0:  # + 0.0 makes zero of minus zero
+        return _BY_WORK(item.work, 1, enqueued_s + 0.0, item.sequence)
+    return _BY_WORK_BEFORE_ZERO(item.work, 0, _descending(-enqueued_s), item.sequence)
+
+
+def returned_rank(item: Waiting) -> bytes:
     """Rank given-back items by enqueue time, the last one given back before its equals.
 
     As `OvertakingLedger.insert` places them: before all that were enqueued at the same time.
     """
-    return (item.enqueued_s, -item.sequence)
+    enqueued_s, before = item.enqueued_s, _LARGEST - item.sequence
+    if enqueued_s >= 0.0:
+        return _BY_AGE(1, enqueued_s + 0.0, before)
+    return _BY_AGE_BEFORE_ZERO(0, _descending(-enqueued_s), before)
+
+
+def _descending(value: float) -> int:
+    """Give a number that falls as a positive value rises."""
+    bits: int = struct.unpack(">Q", struct.pack(">d", value))[0]
+    return _LARGEST - bits
 
 
 class _Lane:
@@ -188,7 +131,7 @@ class _Lane:
 
     def __init__(self, order: Order) -> None:
         self.order = order
-        self.returned = KeyedOrder(returned_key)
+        self.returned = KeyedOrder(returned_rank)
         self.count = self.returned_count = 0
 
 
@@ -228,7 +171,7 @@ class PriorityLanes:
             lane.order.push(item)
 
     def discard(self, item: Waiting) -> None:
-        """Forget an item that is no longer present."""
+        """Forget an item that is in it."""
         priority = item.priority
         lane = self._lanes[priority]
         lane.count -= 1

@@ -18,8 +18,6 @@ MAX_CHARGE: Final = 1e12
 class Waiting:
     """One stay of an entry in the queue; giving an entry back begins another stay.
 
-    A new object for each stay makes lazy deletion safe: a stale heap item stays stale.
-
     Attributes
     ----------
     request_id, enqueued_s, service_s, tokens, queue_id, group_id, priority
@@ -31,10 +29,10 @@ class Waiting:
         Counts stays up; breaks ties between stays that were enqueued at the same time.
     returned : bool
         Whether this stay began with a give-back: it goes first and is charged to nobody.
-    present : bool
-        False once it has left; heaps drop such items when they meet them.
     slot, leaf : int
         Where the guard's ledger and the hrrn tournament keep it; they set it.
+    rank : bytes
+        By what a `KeyedOrder` ranks it; that sets it.
     served_before : float
         Work served up to the start of this stay, on the ledger's own count, which sets it.
 
@@ -50,9 +48,9 @@ class Waiting:
         "enqueued_s",
         "group_id",
         "leaf",
-        "present",
         "priority",
         "queue_id",
+        "rank",
         "request_id",
         "returned",
         "sequence",
@@ -65,6 +63,7 @@ class Waiting:
 
     slot: int
     leaf: int
+    rank: bytes
     served_before: float
 
     def __init__(self, entry: WaitingEntry, work: float, sequence: int, *, returned: bool) -> None:
@@ -82,13 +81,6 @@ class Waiting:
         self.charge = 0.0 if returned else charged
         self.sequence = sequence
         self.returned = returned
-        self.present = True
-
-    def __lt__(self, other: "Waiting") -> bool:
-        """Tell whether this one is older: enqueued earlier, or arrived earlier among equals."""
-        if self.enqueued_s == other.enqueued_s:
-            return self.sequence < other.sequence
-        return self.enqueued_s < other.enqueued_s
 
     @property
     def entry(self) -> WaitingEntry:
@@ -109,13 +101,6 @@ class Waiting:
         """Take over a new estimate; what it counts as is told by `count`."""
         self.service_s, self.tokens = entry.service_s, entry.tokens
         self.queue_id, self.group_id = entry.queue_id, entry.group_id
-
-    def revised(self, entry: WaitingEntry, work: float) -> "Waiting":
-        """Give the object that stands for this stay from now on, under a new estimate."""
-        item = Waiting(entry, work, self.sequence, returned=self.returned)
-        item.slot = self.slot
-        item.served_before = self.served_before
-        return item
 
     def count(self, work: float) -> None:
         """Count as another amount of work from now on."""

@@ -17,7 +17,6 @@ def stay(number: int, enqueued_s: float, work: float) -> Waiting:
 
 
 def leave(order: HighestRatioFirst, item: Waiting) -> None:
-    item.present = False
     order.discard(item)
 
 
