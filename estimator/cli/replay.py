@@ -92,6 +92,7 @@ def replay(
         timed=how.kind == "trace",
         strict=strict,
     )
+    inputs.check_seeds(seeds, requested)
     setup = Setup(
         profile=inputs.profile_of(engine),
         workload=requested,

@@ -111,6 +111,16 @@ def check_plot(plot: Path | None, capacity: str) -> None:
         raise CommandError(f"{plot}: cannot be written: {plot.parent} is no folder; make it first")
 
 
+def check_seeds(seeds: int, workload: "Workload") -> None:
+    """Refuse runs that would all be the same: their interval would be a false certainty."""
+    if seeds > 1 and workload.is_fixed:
+        text = (
+            f"{seeds} runs at the trace's own times would all be the same; leave --seeds out, or "
+            "take other arrivals than the trace's"
+        )
+        raise typer.BadParameter(text, param_hint="--seeds")
+
+
 def estimates_of(name: str, *, warm: bool, seed_state: Path | None) -> "EstimateKind":
     """Check what the policies order by, and that it can have learned before."""
     from estimator.replay.runs import ESTIMATE_KINDS  # noqa: PLC0415 # light start

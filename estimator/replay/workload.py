@@ -77,6 +77,11 @@ class Workload:
         return sum(map(len, self.files))
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether every seed brings the same requests at the same times."""
+        return self.timed and len(set(self.weights)) <= 1
+
+    @property
     def assumption(self) -> str:
         """What was assumed of the requests; empty for traces."""
         return "; ".join(rows.assumption for rows in self.files if rows.assumption)

@@ -202,6 +202,16 @@ def test_own_times_need_enough_rows_and_a_clock() -> None:
         Workload(files=(timed,), n=2).jobs(OWN_TIMES, rate_rps=None, seed=0)
 
 
+@pytest.mark.parametrize("weights", [(), (2.0, 2.0), (2.0, 1.0)])
+def test_own_times_are_fixed_unless_files_are_thinned(weights: tuple[float, ...]) -> None:
+    times = [float(index) for index in range(20)]
+    files = tuple(rows_of(name, [1] * 20, times) for name in "tu")
+    workload = Workload(files=files, n=40, weights=weights, timed=True)
+    runs = [jobs_of(workload, rate_rps=None, seed=seed) for seed in (0, 1)]
+    assert (runs[0] == runs[1]) is workload.is_fixed is (len(set(weights)) < 2)
+    assert not Workload(files=files, n=40).is_fixed
+
+
 def test_a_missing_rate_is_said() -> None:
     with pytest.raises(ValueError, match="a rate is missing"):
         Workload(files=(A,), n=4).jobs(Arrivals(), rate_rps=None, seed=0)
