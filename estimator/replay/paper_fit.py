@@ -16,14 +16,18 @@ from estimator.replay.paper import (
     SyntheticTokens,
     logs_of,
     predict,
+    spreads_of,
     workload_of,
 )
 from estimator.replay.profile import EngineProfile
+from estimator.replay.workload import Workload
 
 __all__ = ["Found", "Start", "fit", "minimise", "objective", "with_costs"]
 
-# Errors beyond this count in proportion: each number is one run of 500 requests.
-_HUBER: Final = 0.25
+# A published number's error: the luck of its one run, and what no such model gets right, in
+# quadrature. Beyond so many of these it counts in proportion (Huber).
+_MODEL_ERROR: Final = 0.1
+_HUBER: Final = 1.5
 # Nelder and Mead's own coefficients (The Computer Journal 7, 1965).
 _REFLECT, _EXPAND, _CONTRACT, _SHRINK = 1.0, 2.0, 0.5, 0.5
 # Width of the first simplex in logarithms, and where the search stops.
@@ -39,15 +43,16 @@ class Start:
     ----------
     profile : EngineProfile
         Its costs that are not 0 are searched, each > 0; what is 0 stays 0.
-    factor : float
-        Scale of the synthetic clips' tokens, see `workload_of`.
+    factor, power : float
+        Of the synthetic clips' tokens, see `workload_of`, > 0.
     synthetic : {"speech", "seconds"}
         See there.
     """
 
     profile: EngineProfile
     factor: float
-    synthetic: SyntheticTokens
+    power: float
+    synthetic: SyntheticTokens = "speech"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,7 @@ class Found:
 
     profile: EngineProfile
     factor: float
+    power: float
     loss: float
     tried: int
 
@@ -63,17 +69,27 @@ class Found:
 COSTS: Final = ("step_s", "per_sequence_s", "admission_s", "mixed_step_s", "request_overhead_s")
 
 
-def objective(logs: Sequence[float]) -> float:
-    """Sum Huber's function of ln ratios.
+def objective(logs: Sequence[float], spreads: Sequence[float]) -> float:
+    """Sum Huber's function of ln ratios over their errors.
+
+    Parameters
+    ----------
+    logs : sequence of float
+        ln(predicted / published).
+    spreads : sequence of float
+        Of each, what one run of 500 requests leaves to luck.
 
     Examples
     --------
-    >>> objective([0.25, -0.5])
-    0.5
+    >>> round(objective([0.1], [0.0]), 3), round(objective([0.3], [0.0]), 3)
+    (0.333, 2.25)
     """
+    scaled = (
+        abs(one) / math.hypot(spread, _MODEL_ERROR)
+        for one, spread in zip(logs, spreads, strict=True)
+    )
     return math.fsum(
-        one * one / (2.0 * _HUBER) if abs(one) < _HUBER else abs(one) - _HUBER / 2.0
-        for one in logs
+        one * one / (2.0 * _HUBER) if one < _HUBER else one - _HUBER / 2.0 for one in scaled
     )
 
 
@@ -106,24 +122,30 @@ def fit(
     fcfs = {cell: numbers for cell, numbers in published.items() if cell.policy == "fcfs"}
     names = [name for name in COSTS if getattr(start.profile, name) > 0.0]
 
-    def at(point: Sequence[float]) -> tuple[EngineProfile, float]:
-        *costs, factor = map(math.exp, point)
-        return with_costs(start.profile, dict(zip(names, costs, strict=True))), factor
+    def at(point: Sequence[float]) -> tuple[EngineProfile, float, float]:
+        *costs, factor, power = map(math.exp, point)
+        return with_costs(start.profile, dict(zip(names, costs, strict=True))), factor, power
 
-    def loss_at(point: Sequence[float]) -> float:
-        profile, factor = at(point)
-        workloads = {
-            name: workload_of(name, speech, factor=factor, synthetic=start.synthetic)
+    def workloads(factor: float, power: float) -> dict[str, Workload]:
+        return {
+            name: workload_of(name, speech, factor=factor, power=power, synthetic=start.synthetic)
             for name in WORKLOADS
         }
-        loss = objective(logs_of(predict(fcfs, profile, workloads, seeds), fcfs))
+
+    spreads = spreads_of(fcfs, start.profile, workloads(start.factor, start.power), seeds)
+
+    def loss_at(point: Sequence[float]) -> float:
+        profile, factor, power = at(point)
+        logs = logs_of(predict(fcfs, profile, workloads(factor, power), seeds), fcfs)
+        loss = objective(logs, spreads)
         on_round(loss)
         return loss
 
-    first = [math.log(getattr(start.profile, name)) for name in names] + [math.log(start.factor)]
+    costs = [getattr(start.profile, name) for name in names]
+    first = [math.log(one) for one in (*costs, start.factor, start.power)]
     point, loss, tried = minimise(loss_at, first, rounds=rounds)
-    profile, factor = at(point)
-    return Found(profile=profile, factor=factor, loss=loss, tried=tried)
+    profile, factor, power = at(point)
+    return Found(profile=profile, factor=factor, power=power, loss=loss, tried=tried)
 
 
 def with_costs(profile: EngineProfile, costs: Mapping[str, float]) -> EngineProfile:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from estimator.replay import paper_fit
@@ -18,6 +19,7 @@ from estimator.replay.paper import (
     predict,
     read_speech,
     read_tables,
+    spreads_of,
     workload_of,
 )
 from estimator.replay.profile import load_profile
@@ -51,7 +53,11 @@ def _of(name: str, **given: object) -> set[tuple[float, int]]:
 
 def test_synthetic_tokens_are_an_utterance_s_or_in_proportion_to_the_clip() -> None:
     assert _of(LIBRISPEECH) == {(2.0, 8), (10.0, 30)}
-    assert _of(SYNTHETIC, factor=2.0) == {(5.0 * i, n) for i in range(1, 7) for n in (16, 60)}
+    assert _of(SYNTHETIC, factor=2.0, power=0.0) == {
+        (5.0 * i, n) for i in range(1, 7) for n in (16, 60)
+    }
+    longest = [n for audio_s, n in _of(SYNTHETIC, factor=2.0, power=1.0) if audio_s == 30.0]
+    assert sorted(longest) == [round(16 * 30 / 17.5), round(60 * 30 / 17.5)]
     expected = {(5.0 * i, round(0.5 * 38 / 12 * 5.0 * i)) for i in range(1, 7)}
     assert _of(SYNTHETIC, factor=0.5, synthetic="seconds") == expected
 
@@ -79,9 +85,23 @@ def test_one_seed_already_shows_what_sjf_does_in_overload() -> None:
 
 
 def test_the_objective_is_quadratic_near_and_linear_far() -> None:
-    assert paper_fit.objective([0.1, -0.1]) == pytest.approx(2 * 0.1**2 / 0.5)
-    far = [paper_fit.objective([x]) for x in (1.0, 2.0, 3.0)]
-    assert far[1] - far[0] == pytest.approx(far[2] - far[1]) == pytest.approx(1.0)
+    near, twice = (paper_fit.objective([x], [0.0]) for x in (0.05, 0.1))
+    assert twice == pytest.approx(4.0 * near)
+    far = [paper_fit.objective([x], [0.0]) for x in (1.0, 2.0, 3.0)]
+    assert far[1] - far[0] == pytest.approx(far[2] - far[1]) == pytest.approx(10.0)
+
+
+def test_what_one_run_leaves_to_luck_counts_less() -> None:
+    assert paper_fit.objective([0.3], [0.4]) < 0.2 * paper_fit.objective([0.3], [0.0])
+
+
+def test_luck_is_least_where_nobody_waits_and_most_at_the_edge() -> None:
+    speech = read_speech(BENCHMARKS / "traces" / "librispeech-test-clean.csv.gz")
+    workloads = {name: workload_of(name, speech) for name in WORKLOADS}
+    cells = [Cell(LIBRISPEECH, rate, "fcfs") for rate in (1.0, 20.0)]
+    idle, edge = np.array(spreads_of(cells, PROFILE, workloads, range(6))).reshape(2, 3)
+    assert (idle < 0.05).all()
+    assert (edge > 2.0 * idle).all()
 
 
 def test_the_simplex_finds_the_bottom_of_a_crooked_valley() -> None:
@@ -105,11 +125,12 @@ def test_the_search_looks_at_fcfs_alone(monkeypatch: pytest.MonkeyPatch) -> None
         return dict.fromkeys(cells, Numbers(cost, cost, cost))
 
     monkeypatch.setattr(paper_fit, "predict", told)
+    monkeypatch.setattr(paper_fit, "spreads_of", lambda cells, *_: [0.0] * 3 * len(cells))
     published = {
         Cell(LIBRISPEECH, 1.0, policy): Numbers(*[seconds] * 3)
         for policy, seconds in (("fcfs", 0.03), ("sjf", 9.0), ("hrrn", 9.0))
     }
-    start = paper_fit.Start(profile=PROFILE, factor=1.5, synthetic="speech")
+    start = paper_fit.Start(profile=PROFILE, factor=1.5, power=0.2)
     found = paper_fit.fit(published, SPEECH, start, seeds=[0], rounds=200)
     assert asked == {"fcfs"}
     assert found.profile.admission_s == pytest.approx(0.03, rel=0.02)
