@@ -152,7 +152,7 @@ _TWIN: Final = (
           ("part of it that learning closes, cold", "closed_ratio", 0.8))
       for policy in ("sjf", "hrrn") for guard in ("on", "off")),
     ("worst percentile against fcfs at loads up to .7, Poisson, percent",
-     "low_load/worst_percent", "<=", 1.0),
+     "low_load/worst_percent/Poisson, reorder_above 8", "<=", 1.0),
     ("requests served beyond the guard's bound", "guard/bound/requests_beyond", "<=", 0),
     ("most of its bound that any request came to, share",
      "guard/bound/largest_share_of_bound", "<=", 1.000000001),
