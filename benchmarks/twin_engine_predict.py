@@ -59,16 +59,6 @@ class Recorded:
     audio_s: tuple[float, ...]
     tokens: tuple[int, ...]
 
-    @property
-    def engine_s(self) -> list[float]:
-        """Seconds of each request from its arrival at the scheduler to its end."""
-        return [one.wait_s + one.service_s for _, one in self.rows]
-
-    @property
-    def overhead_s(self) -> float:
-        """Mean seconds of a request outside the scheduler and the engine."""
-        return float(np.mean(self.latency_s) - np.mean(self.engine_s))
-
     def jobs(self) -> list[Job]:
         """Give the callers' requests as they were due."""
         first = self.rows[0][1]
@@ -109,15 +99,22 @@ def read_recording(folder: Path) -> tuple[int, list[Recorded]]:
 
 
 def calibrated(run: Recorded, slots: int) -> tuple[Calibration, EngineProfile]:
-    """Fit a profile to one run, with what its callers saw on top of the engine."""
+    """Fit a profile to one run, with what its callers saw on top of the engine.
+
+    What a request takes outside the engine is what the twin leaves of this run's mean latency.
+    What callers waited beyond the engine's own figures would count too much: an engine notes an
+    arrival when a step has ended, and the twin counts that wait itself.
+    """
     found = calibrate([run.rows], name="recorded", slots=slots, source=f"run {run.number}")
-    return found, replace(found.profile, request_overhead_s=max(run.overhead_s, 0.0))
+    inside_s = predicted_s(replace(run, mode="shadow"), found.profile, ())
+    outside_s = float(np.mean(run.latency_s) - np.mean(inside_s))
+    return found, replace(found.profile, request_overhead_s=max(outside_s, 0.0))
 
 
 def predicted_s(
     run: Recorded, profile: EngineProfile, before: Iterable[Completion]
-) -> tuple[list[float], list[float]]:
-    """Replay a run's arrivals; give seconds in the engine, and as the callers would see them.
+) -> list[float]:
+    """Replay a run's arrivals; give each caller's seconds.
 
     Parameters
     ----------
@@ -134,8 +131,10 @@ def predicted_s(
         estimates = LearnedEstimates(warm=before)
     policy = create_policy("sjf" if run.mode == "on" else "fcfs", estimates.parameters)
     simulate(run.jobs(), profile, policy, estimates, on_outcome=outcomes.append)
-    engine_s = [(one.finished_ns - one.job.arrival_ns) / NS_PER_S for one in outcomes]
-    return engine_s, [one + profile.request_overhead_s for one in engine_s]
+    return [
+        (one.finished_ns - one.job.arrival_ns) / NS_PER_S + profile.request_overhead_s
+        for one in outcomes
+    ]
 
 
 def predict_folder(folder: Path) -> dict[str, Any]:  # Any: JSON
@@ -165,20 +164,16 @@ def predict_folder(folder: Path) -> dict[str, Any]:  # Any: JSON
             "by_concurrency": [asdict(one) for one in found.goodness.by_concurrency],
             "tables": {title: predictions},
         }
-    result["overhead_s"] = [run.overhead_s for run in runs]
     result["worst_error"] = worst
     return result
 
 
 def _compared(run: Recorded, profile: EngineProfile, runs: Sequence[Recorded]) -> dict[str, float]:
     before = [one for other in runs[: run.number] for _, one in other.rows]
-    engine_s, callers_s = predicted_s(run, profile, before)
+    twin_s = predicted_s(run, profile, before)
     row: dict[str, float] = {}
     for q in _QUANTILES:
         measured = float(np.percentile(run.latency_s, q))
-        ours = float(np.percentile(callers_s, q))
+        ours = float(np.percentile(twin_s, q))
         row |= {f"p{q}_s": measured, f"p{q}_twin_s": ours, f"p{q}_ratio": ours / measured}
-    for q in _QUANTILES:
-        measured = float(np.percentile(run.engine_s, q))
-        row[f"engine_p{q}_ratio"] = float(np.percentile(engine_s, q)) / measured
     return row

@@ -45,12 +45,12 @@ def test_a_twins_own_recording_is_predicted_almost_exactly(tmp_path: Path) -> No
     _record(tmp_path)
     result = predict_folder(tmp_path)
     assert result["worst_error"] < 0.02
-    assert result["overhead_s"] == pytest.approx([OVERHEAD_S, OVERHEAD_S])
-    (table,) = result["calibrated_on_run_0"]["tables"].values()
+    found = result["calibrated_on_run_0"]
+    assert found["profile"]["request_overhead_s"] == pytest.approx(OVERHEAD_S, rel=0.05)
+    (table,) = found["tables"].values()
     busy = table["run 1, load 1.3, mode shadow"]
     assert busy["p50_s"] > 2.0 * table["run 0, load 0.8, mode shadow"]["p50_s"]
     assert busy["p50_twin_s"] == pytest.approx(busy["p50_s"], rel=0.02)
-    assert busy["engine_p90_ratio"] == pytest.approx(1.0, rel=0.02)
 
 
 def test_another_engine_than_the_recorded_one_is_told_apart(tmp_path: Path) -> None:
