@@ -5,8 +5,8 @@ through the production policies, and compares P50 and P90.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,31 +141,43 @@ def predict_folder(folder: Path) -> dict[str, Any]:  # Any: JSON
     """Calibrate on the first run and on the second; predict the others."""
     slots, runs = read_recording(folder)
     result: dict[str, Any] = {"requests": [len(run.rows) for run in runs], "slots": slots}
-    worst = 0.0
     for source in runs[:2]:
         found, profile = calibrated(source, slots)
-        predictions = {
-            f"run {run.number}, load {run.load:g}, mode {run.mode}": _compared(run, profile, runs)
-            for run in runs
-        }
-        if source.number == 0:
-            worst = max(
-                abs(row[f"{name}_ratio"] - 1.0)
-                for key, row in predictions.items()
-                if not key.startswith(f"run {source.number},")
-                for name in ("p50", "p90")
-            )
-        title = f"calibrated on run {source.number} (load {source.load:g}): callers' seconds"
+        predictions = {_name_of(run): _compared(run, profile, runs) for run in runs}
+        title = f"calibrated on {_name_of(source)}: callers' seconds"
         result[f"calibrated_on_run_{source.number}"] = {
             "profile": json.loads(profile.to_json()),
             "median_abs_ln": found.goodness.median_abs_ln,
             "p90_abs_ln": found.goodness.p90_abs_ln,
             "r_squared": found.goodness.r_squared,
-            "by_concurrency": [asdict(one) for one in found.goodness.by_concurrency],
+            "worst_error_at_another_rate": _worst(runs, source, predictions, mode="shadow"),
+            "worst_error_in_mode_on": _worst(runs, source, predictions, mode="on"),
             "tables": {title: predictions},
         }
-    result["worst_error"] = worst
     return result
+
+
+def _name_of(run: Recorded) -> str:
+    return f"run {run.number}, load {run.load:g}, mode {run.mode}"
+
+
+def _worst(
+    runs: Sequence[Recorded],
+    source: Recorded,
+    predictions: Mapping[str, Mapping[str, float]],
+    *,
+    mode: str,
+) -> float:
+    """Give the largest relative error of P50 and P90 over the other runs in a mode."""
+    return max(
+        (
+            abs(predictions[_name_of(run)][f"p{q}_ratio"] - 1.0)
+            for run in runs
+            if run.mode == mode and run.number != source.number
+            for q in _QUANTILES
+        ),
+        default=0.0,
+    )
 
 
 def _compared(run: Recorded, profile: EngineProfile, runs: Sequence[Recorded]) -> dict[str, float]:
