@@ -33,7 +33,6 @@ from estimator.demo.stage import sidecar, start_vllm, switch_mode
 from estimator.traces import cells_of, write_rows
 from sched_client.model import Mode
 
-REFERENCE: Final = Path(__file__).resolve().parent / "reference" / "cpu-whisper-base"
 # Of `estimator.demo.processes.vllm_command`.
 SLOTS: Final = 4
 # Load and mode of each run: the first calibrates. In mode off nothing is reported; shadow admits
