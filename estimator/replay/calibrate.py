@@ -140,13 +140,13 @@ def calibrate(
         alone_error=_request_error(costs, length, 1),
         full_error=_request_error(costs, length, n_slots),
         admission_error_s=costs.error_of((1.0, 0.0, 0.0, 0.0)),
-        overtaken_ratio=float(
-            np.average(
-                [one.overtaken_ratio for one in all_residences],
-                weights=[len(one.arrival_s) for one in all_residences],
-            )
-        ),
+        overtaken_ratio=_overtaken_ratio(all_residences),
     )
+
+
+def _overtaken_ratio(all_residences: Sequence[Residences]) -> float:
+    ratios = [one.overtaken_ratio for one in all_residences]
+    return float(np.average(ratios, weights=[len(one.arrival_s) for one in all_residences]))
 
 
 def _read(exports: Sequence[Export]) -> list[Residences]:
