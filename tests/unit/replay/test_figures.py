@@ -154,11 +154,12 @@ def test_curves_are_the_distribution_and_the_p90_of_each_window() -> None:
 def test_windows_are_of_arrivals_not_of_ends() -> None:
     recorder = Recorder(PROFILE)
     for index in range(400):
-        # All end together; who came first has waited longest.
-        recorder(outcome(index / 10, 100.0, 100.0, 100.0))
+        # All end together, the first arrival is late; who came first has waited longest.
+        recorder(outcome(500.0 + index / 10, 600.0, 600.0, 600.0))
     curves = curves_of(recorder)
-    assert curves.arrived_s[0] == pytest.approx(2.0, abs=0.1)
-    assert curves.arrived_s[-1] == pytest.approx(37.9, abs=0.1)
+    assert len(curves.p90_s) == 10
+    assert curves.arrived_s[0] == pytest.approx(502.0, abs=0.1)
+    assert curves.arrived_s[-1] == pytest.approx(537.9, abs=0.1)
     assert list(curves.p90_s) == sorted(curves.p90_s, reverse=True)
 
 

@@ -177,7 +177,7 @@ def test_warm_knows_what_cold_has_to_learn() -> None:
     assert tokens["cold"] == pytest.approx(32.0)
 
 
-def test_the_past_ends_where_virtual_time_begins() -> None:
+def test_a_warm_start_has_learned_what_it_is_given() -> None:
     outcome = Outcome(Job(0, 0, 5, 1.0), 0, 1, 5 * NS_PER_S, 5, 0, 1.0, 1.0, 1.0, "stop")
     completion = completion_from(outcome, 1)
     assert completion.finished_s == EPOCH_S + 5.0
@@ -217,3 +217,17 @@ def test_the_burst_follows_the_served_models_mean_work() -> None:
 def test_impossible_paces_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{name} is .*, must be .* to 3600 seconds"):
         LearnedEstimates(**{name: value})  # type: ignore[arg-type]  # each takes a float
+
+
+def test_the_past_ends_where_virtual_time_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned: list[Completion] = []
+    monkeypatch.setattr(Pipeline, "learn_one", lambda _, completion: learned.append(completion))
+    past = [
+        Completion(completion_id="x", audio_s=1.0, output_tokens=3, finished_s=EPOCH_S + at_s)
+        for at_s in (100.0, 103.0, 101.0)
+    ]
+    LearnedEstimates(warm=past)
+    assert [one.finished_s - EPOCH_S for one in learned] == [-3.0, 0.0, -2.0]
+    assert len({one.completion_id for one in learned}) == 3

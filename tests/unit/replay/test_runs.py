@@ -1,5 +1,6 @@
 """A run's settings become what they say: estimates, starts, the same requests for everyone."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,18 @@ from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
 from estimator.replay.arrivals import Arrivals
 from estimator.replay.estimates import DurationEstimates, TrueEstimates
+from estimator.replay.job import Job
 from estimator.replay.learned import LearnedEstimates
 from estimator.replay.profile import EngineProfile
 from estimator.replay.rows import Rows
-from estimator.replay.runs import EstimateKind, Point, Setup, estimates_of, run_once
+from estimator.replay.runs import (
+    WARM_REQUESTS,
+    EstimateKind,
+    Point,
+    Setup,
+    estimates_of,
+    run_once,
+)
 from estimator.replay.workload import Workload
 from sched_client.model import Key, Settings
 
@@ -85,6 +94,25 @@ def test_a_seed_state_is_where_learning_goes_on() -> None:
     entry, _ = learned(setup).snapshot.resolve(Key("default", "transcribe", "xx", None))
     assert entry.kappa_tokens_per_s == pytest.approx(7.0, rel=0.05)
     assert (setup.start, SETUP.start) == ("seed", "cold")
+
+
+def test_the_past_is_another_draw_at_seven_tenths_of_the_capacity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    past: list[Job] = []
+
+    def keep(jobs: Iterable[Job], *_: object, **__: object) -> None:
+        past.extend(jobs)
+
+    monkeypatch.setattr("estimator.replay.runs.simulate", keep)
+    estimates_of(replace(SETUP, warm=True), POINT, 3)
+    assert len(past) == WARM_REQUESTS
+    # Load 1.5 is 9 requests/s.
+    assert WARM_REQUESTS / past[-1].arrival_ns * 1e9 == pytest.approx(0.7 * 6.0, rel=0.1)
+    alike = Workload(files=(ENGLISH,), n=WARM_REQUESTS, resample=True)
+    jobs = list(alike.jobs(Arrivals(), rate_rps=4.2, seed=3))
+    assert {job.output_tokens for job in past} == {job.output_tokens for job in jobs}
+    assert [job.output_tokens for job in past] != [job.output_tokens for job in jobs]
 
 
 def test_the_baseline_is_the_same_whatever_the_others_order_by() -> None:

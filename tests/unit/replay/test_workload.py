@@ -212,6 +212,16 @@ def test_own_times_are_fixed_unless_files_are_thinned(weights: tuple[float, ...]
     assert not Workload(files=files, n=40).is_fixed
 
 
+def test_thinned_files_come_at_exactly_the_rate_asked_for() -> None:
+    times = [float(index) for index in range(200)]
+    files = tuple(rows_of(name, [1] * 200, times) for name in "tu")
+    workload = Workload(files=files, n=400, weights=(2.0, 1.0), timed=True)
+    assert workload.own_rate_rps(5) != workload.own_rate_rps(0)
+    jobs = list(workload.jobs(OWN_TIMES, rate_rps=3.0, seed=5))
+    rate_rps = (len(jobs) - 1) * NS_PER_S / jobs[-1].arrival_ns
+    assert rate_rps == pytest.approx(3.0, rel=1e-6)
+
+
 def test_a_missing_rate_is_said() -> None:
     with pytest.raises(ValueError, match="a rate is missing"):
         Workload(files=(A,), n=4).jobs(Arrivals(), rate_rps=None, seed=0)
