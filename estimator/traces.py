@@ -205,7 +205,10 @@ class TraceReader:
         required = "a trace needs output_tokens, and audio_s or prompt_tokens"
         if "output_tokens" not in known or not {"audio_s", "prompt_tokens"} & set(known):
             found = ", ".join(header)[:200]
-            raise TraceError(f"{self.path}: columns are missing: {required}; found {found!r}")
+            remedy = ", with commas between the columns" if len(header) == 1 else ""
+            raise TraceError(
+                f"{self.path}: columns are missing: {required}{remedy}; found {found!r}"
+            )
 
     def _jsonl_rows(self) -> Iterator[TraceRow | BadRow]:
         row = 0

@@ -21,6 +21,9 @@ _PRIOR_COUNT: Final = 4.0
 # A deviation is at least this share of what is expected: the same clips again and again say
 # nothing of how far others spread. Eight traces have 0.15 to 0.48.
 _LEAST_RELATIVE: Final = 0.1
+# Of what is expected of a clip, and of no more than so many typical ones: an hour of audio would
+# make it ten times what it is of utterances, for hundreds of completions.
+_MOST_TYPICAL: Final = 4.0
 # Relative deviation of a new key's level from what it starts with: languages differ by ×1.2 to
 # ×2.4. It is added to the spread, and falls as 1/√n.
 _LEVEL_DEVIATION: Final = 0.4
@@ -130,11 +133,13 @@ class Outliers:
             below += _OUTSIDE - _INSIDE
             if below <= _OPEN_GROSS:
                 value = None
+            z_squared = min(z_squared, _MOST_SQUARED)
         elif residual < -limit:
             below += _OUTSIDE - _INSIDE
             if below <= _OPEN:
                 value = expected - limit
                 z_squared = _CLIP * _CLIP
+            z_squared = min(z_squared, _MOST_SQUARED)
         if above > 0.0 or below > 0.0 or self._above > 0.0 or self._below > 0.0:
             self._above = min(max(above, 0.0), _MOST_EVIDENCE)
             self._below = min(max(below, 0.0), _MOST_EVIDENCE)
@@ -146,7 +151,8 @@ class Outliers:
             step = _LEAST_STEP
         z_squared *= _CONSISTENT
         scale *= math.sqrt(1.0 + step * (z_squared - 1.0))
-        least = _LEAST_RELATIVE * math.sqrt(expected)
+        most = _MOST_TYPICAL * typical
+        least = _LEAST_RELATIVE * math.sqrt(expected if expected < most else most)
         self.scale_ = scale if scale > least else least
         # Weighted by what is expected, as in a sum.
         step *= expected / typical

@@ -139,6 +139,7 @@ def test_a_timed_trace_must_have_times(tmp_path: Path) -> None:
         ("", "empty"),
         ("audio_s,output_tokens\n", "no row can be replayed"),
         ("audio_s,language\n1,en\n", "columns are missing"),
+        ("output_tokens;audio_s\n1;1\n", "with commas between the columns"),
         ("audio_s,output_tokens\nnan,1\n", "no row can be replayed"),
     ],
 )
