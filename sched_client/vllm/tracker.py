@@ -115,10 +115,10 @@ class Tracker:
         record = self.records.get(request_id)
         if record is not None and record.admitted_s is None:
             self.admitted += 1
-            self.running[request_id] = record
             record.admitted_integral = self._integral
             record.prefill = getattr(record.request, "prefill_stats", None)
             record.admitted_s = now_s
+            self.running[request_id] = record  # last: from here on the reporter's thread sees it
 
     def forget(self) -> None:
         """Forget every request."""

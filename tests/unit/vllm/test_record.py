@@ -58,6 +58,23 @@ def test_what_runs_is_told_of_one_turn_and_not_of_two() -> None:
     assert (report.wait_s, report.service_s, report.cached_prompt_tokens) == (0.0, 4.0, 3)
 
 
+def test_what_runs_is_told_with_the_time_it_started_from_the_first_moment() -> None:
+    tracker = Tracker()
+
+    class Seen(dict[str, Record]):
+        """Read by another thread at the very moment at which a record is put into it."""
+
+        def __setitem__(self, request_id: str, record: Record) -> None:
+            super().__setitem__(request_id, record)
+            told.extend(one.started_s for one in tracker.read(9))
+
+    told: list[float] = []
+    tracker.running = Seen()
+    tracker.arrive(Request("a"), 1.0).take(Reading(MEASURED, MEASURED, NO_HINTS))
+    tracker.admit("a", 2.0)
+    assert told == [2.0]
+
+
 def test_the_second_turn_is_younger_and_in_the_same_group() -> None:
     tracker = Tracker()
     record = tracker.arrive(Request("call-1-0123abcd"), 1.0)
