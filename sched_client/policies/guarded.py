@@ -153,7 +153,8 @@ class GuardedPolicy:
             if now_s - oldest.enqueued_s > parameters.guard_s:
                 return oldest
         if len(self._by_id) <= parameters.reorder_above:
-            candidate = min(self._by_id.values(), key=_by_arrival)
+            # Of the ledger: a dictionary is searched past all that ever left it since it grew.
+            candidate = min(ledger, key=_by_arrival)
         else:
             candidate = self._lanes.first(now_s)
         if ledger.allows(candidate, parameters.burst_work):

@@ -76,8 +76,8 @@ class OvertakingLedger:
         return self._count
 
     def __iter__(self) -> Iterator[Waiting]:
-        """Iterate from the oldest to the youngest."""
-        return (item for item in self._items[: self._end] if item is not None)
+        """Iterate from the oldest to the youngest; past 32 slots or 8 for each at most."""
+        return filter(None, self._items[: self._end])
 
     def append(self, item: Waiting) -> None:
         """Take in an arrival as the youngest, with nothing served or overtaken yet."""

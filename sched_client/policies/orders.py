@@ -45,10 +45,10 @@ class KeyedOrder:
     Notes
     -----
     A binary heap of ranks, and for each rank that waits its item; what left in the middle stays
-    in the heap until it comes up or the heap is cleaned, so every operation is O(log n) amortised
-    and memory at most twice the number waiting. Bytes compare as fast as numbers, and neither
-    they nor an entry of a dictionary is an object that Python's garbage collector counts, as the
-    tuples would be that a heap usually holds.
+    in the heap until it comes up, the heap is cleaned or nothing waits, so every operation is
+    O(log n) amortised and memory at most twice the most that waited since. Bytes compare as fast
+    as numbers, and neither they nor an entry of a dictionary is an object that Python's garbage
+    collector counts, as the tuples would be that a heap usually holds.
     """
 
     __slots__ = ("_heap", "_items", "_rank")
@@ -68,7 +68,9 @@ class KeyedOrder:
         """Forget an item that is in it."""
         heap, rank = self._heap, item.rank
         del self._items[rank]
-        if heap[0] == rank:
+        if not self._items:
+            heap.clear()
+        elif heap[0] == rank:
             heappop(heap)
         elif len(heap) > 2 * len(self._items) + _MIN_STALE:
             self._heap = list(self._items)

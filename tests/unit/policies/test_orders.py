@@ -1,11 +1,13 @@
 """Hand-computed cases of sjf, hrrn, priorities and give-backs."""
 
 import math
+from typing import Any
 
 import pytest
 
 from sched_client.model import PolicyParameters
 from sched_client.policies import Policy, WaitingEntry, create_policy
+from sched_client.policies.guarded import GuardedPolicy
 
 UNGUARDED = PolicyParameters(burst_work=math.inf)
 
@@ -143,6 +145,27 @@ def test_few_go_by_arrival_and_more_by_the_order() -> None:
     assert policy.peek(7.0).request_id == "e"
     fill(policy, ("g", 8.0, 2.0))
     assert policy.peek(9.0).request_id == "f"
+
+
+class _Unwalked(dict[str, Any]):
+    """A dictionary that must not be walked: that takes as long as the most it ever held."""
+
+    def values(self) -> Any:
+        raise AssertionError("walked")
+
+    __iter__ = items = keys = values
+
+
+@pytest.mark.parametrize("name", ["sjf", "hrrn"])
+def test_to_choose_among_few_takes_no_longer_after_many_have_waited(name: str) -> None:
+    policy = create_policy(name, PolicyParameters(burst_work=math.inf, reorder_above=8))
+    assert isinstance(policy, GuardedPolicy)
+    policy._by_id = _Unwalked()
+    fill(policy, *((f"r{number}", float(number), 1.0) for number in range(2000)))
+    while len(policy) > 8:
+        policy.remove(f"r{2000 - len(policy)}")
+    assert len(policy._ledger._items) <= 64
+    assert drain(policy, 2000.0) == [f"r{number}" for number in range(1992, 2000)]
 
 
 def test_a_given_back_entry_is_charged_once() -> None:

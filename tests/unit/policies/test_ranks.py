@@ -85,3 +85,15 @@ def test_what_is_kept_follows_the_number_waiting(works: int) -> None:
         order.discard(item)
     assert len(order._heap) < 100
     assert drain(order) == ["r0", "r1"]
+
+
+def test_nothing_is_kept_where_nothing_waits() -> None:
+    order = KeyedOrder(shortest_first_rank)
+    items = [waiting(number, 1.0 + number) for number in range(1000)]
+    for item in items:
+        order.push(item)
+    for item in items[:499:-1]:  # as many as may leave in the middle before the heap is cleaned
+        order.discard(item)
+    assert len(order._heap) == 1000
+    assert drain(order) == [item.request_id for item in items[:500]]
+    assert order._heap == []
