@@ -117,6 +117,25 @@ def test_the_scale_takes_in_a_second_mode() -> None:
     assert values[200:] == sent[200:]
 
 
+@pytest.mark.parametrize("tokens", [90_000.0, 372_000.0, 1_400_000.0])
+def test_a_day_of_audio_among_utterances_leaves_their_spread(tokens: float) -> None:
+    # It was 0.1·√372,000 = 61 after one, and for hundreds of utterances nothing was an outlier.
+    outliers = taught(normal(500))
+    before = outliers.scale_
+    judge(outliers, tokens, 372_000.0)
+    assert outliers.scale_ <= 1.1 * before
+    assert judge(outliers, 444.0) is None
+
+
+def test_a_run_of_days_without_speech_widens_the_spread_by_as_much_as_one_mode_may() -> None:
+    outliers = taught(normal(500))
+    before = outliers.scale_
+    for _ in range(10):
+        judge(outliers, 1.0, 372_000.0)
+    # Three were learned, each of 64 squared deviations at most: √(1 + 0.015·63) = 1.4.
+    assert outliers.scale_ <= 1.4**3 * before
+
+
 def test_a_new_keys_first_completions_may_be_far_off() -> None:
     # A parent whose clips were all the same says little of another language.
     outliers = Outliers(0.1 * math.sqrt(EXPECTED))
