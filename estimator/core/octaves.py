@@ -231,13 +231,14 @@ class Octaves:
 
     def around(self, octave: int) -> tuple[Matrix, float]:
         """Give sums and number of rows of an octave, its neighbours counting for a few."""
-        own = self.of(octave)
+        # Asking makes none: `admitted` is for readers, who leave the state alone.
+        own = self._by_octave[octave]
         near = [
             (_DECAY ** abs(at - octave), other)
             for at, other in enumerate(self._by_octave)
             if other is not None and other is not own and other.count > 0.0
         ]
-        count, sums = own.count, own.sums
+        count, sums = (0.0, np.zeros((WIDTH, WIDTH))) if own is None else (own.count, own.sums)
         others = sum(share * other.count for share, other in near)
         held = sum(other.count for _, other in near)
         scale = min(held, _NEIGHBOURS) / others if near else 0.0

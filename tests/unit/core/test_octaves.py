@@ -84,6 +84,17 @@ def test_neighbours_count_for_a_few_rows_and_the_nearest_for_most() -> None:
     assert sums[0, 3] / sums[0, 0] > 8.0
 
 
+def test_asking_for_an_octave_that_was_not_seen_leaves_no_trace() -> None:
+    # A sidecar that has told its clients must be in the state of one that replays in silence.
+    octaves = Octaves(CoreConfig())
+    octaves.of(3).rows.extend(rows_of(1)[0])
+    octaves.of(3).fold(FORGETTING)
+    before = octaves.state()
+    assert octaves.admitted(7) != (0.0, 0.0)
+    assert octaves.around(8)[1] > 0.0
+    assert octaves.state() == before
+
+
 def test_a_slower_machine_scales_seconds_and_weakens_the_past() -> None:
     octaves = filled()
     before = octaves.around(3)[0]
