@@ -24,6 +24,8 @@ from sched_client.vllm.tracker import Tracker
 logger = logging.getLogger("kappad")
 
 _MAX_REASON: Final = 200
+# Snapshots that are taken in, a step each, before new estimates have a step of theirs.
+_MOST_ADOPTED: Final = 2
 
 
 class LinkLike(Protocol):
@@ -102,6 +104,7 @@ class EngineClient:
         self.queue = new_queue(self)
         self._parameters = PolicyParameters()
         self._signals: tuple[bool, bool] | None = None
+        self._adopted_in_a_row = 0  # steps since new estimates had one
 
     # -- the scheduler's hooks ----------------------------------------------------------------
 
@@ -116,12 +119,15 @@ class EngineClient:
         since_s = link.stale_since_s
         stale = since_s is not None and now_s - since_s > self.options.stale_fcfs_after_s
         signals = (link.kill_switch, stale)
-        snapshot = link.snapshot
-        if snapshot is not self.estimates.snapshot or signals != self._signals:
+        snapshot, estimates = link.snapshot, self.estimates
+        moved = snapshot is not estimates.snapshot
+        if signals != self._signals or (moved and not self._revises_first(snapshot)):
             self._adapt(snapshot, signals, None if since_s is None else now_s - since_s)
+            self._adopted_in_a_row += 1
         # Not in one step with the above: each takes some 40 µs, so no step takes both.
-        elif self.estimates.busy:
-            self.estimates.revise_some(self.clock, self.queue.records, self.queue.revise)
+        elif estimates.busy:
+            estimates.revise_some(self.clock, self.queue.records, self.queue.revise)
+            self._adopted_in_a_row = 0
 
     def end_step(self, output: Any, running: int) -> None:
         """Note who was admitted; say how the engine is.
@@ -207,6 +213,17 @@ class EngineClient:
         )
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _revises_first(self, snapshot: Snapshot) -> bool:
+        """Say whether a new snapshot waits for the next step.
+
+        Where steps are as long as snapshots are apart, nobody would be estimated anew but the
+        heads. Settings are obeyed at once.
+        """
+        if self._adopted_in_a_row < _MOST_ADOPTED:
+            return False
+        estimates = self.estimates
+        return estimates.busy and snapshot.settings == estimates.snapshot.settings
 
     def _adapt(
         self, snapshot: Snapshot, signals: tuple[bool, bool], stale_for_s: float | None

@@ -1,6 +1,7 @@
 """What the client keeps, reports and falls back to; its queue on a plain list."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -173,3 +174,28 @@ def test_nothing_is_given_while_off_or_failed() -> None:
     engine.client.fail(RuntimeError("ours"))
     given.append(engine.link.running is not None)
     assert given == [False, True, False]
+
+
+def test_requests_are_estimated_anew_where_each_step_meets_another_snapshot() -> None:
+    engine = _Engine(mode="on", policy="sjf")
+    for number in range(20):
+        engine.arrive(f"r{number}", 4 + number)
+    records = engine.client.tracker.records
+    before = [record.tokens for record in records.values()]
+    adopted = []
+    for _ in range(9):
+        kappas = engine.link.snapshot.kappas
+        raised = {
+            key: replace(entry, kappa_tokens_per_s=entry.kappa_tokens_per_s * 1.5)
+            for key, entry in kappas.items()
+        }
+        engine.link.publish(kappas=raised)
+        engine.client.begin_step()
+        adopted.append(engine.client.estimates.snapshot is engine.link.snapshot)
+    # In the first step of all there was nobody to be estimated anew.
+    assert adopted == [True, False, True, True, False, True, True, False, True]
+    after = [record.tokens for record in records.values()]
+    assert all(new > old for old, new in zip(before, after, strict=True))
+    engine.link.set(mode="off")
+    engine.client.begin_step()
+    assert engine.client.decision.mode == "off"
