@@ -66,6 +66,7 @@ _SETTINGS = st.builds(
     phi=_REAL,
     burst_requests=_REAL,
     guard_s=st.none() | _REAL,
+    reorder_above=_COUNT,
 )
 _KINDS = st.sampled_from(("transcription", "detection", "beam_step", "session", "text"))
 _COMPLETIONS = st.builds(

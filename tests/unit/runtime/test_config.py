@@ -54,6 +54,7 @@ def test_a_guard_can_be_switched_off_by_a_variable(monkeypatch: pytest.MonkeyPat
         ({"mode": "maybe"}, ("mode='maybe'", "'shadow'")),
         ({"batch_limit": 0}, ("batch_limit=0", "greater than or equal to 1")),
         ({"burst_requests": float("inf")}, ("burst_requests=inf", "finite")),
+        ({"reorder_above": 65}, ("reorder_above=65", "less than or equal to 64")),
         ({"backlog_limit": 2**31}, (f"backlog_limit={2**31}", f"equal to {2**31 - 1}")),
         ({"key_limit": 2**31}, (f"key_limit={2**31}", f"equal to {2**31 - 1}")),
         ({"state_dir": ""}, ("state_dir=''", "at least 1 character")),

@@ -41,6 +41,22 @@ def test_what_is_read_is_valid_and_complete() -> None:
     assert read.settings.phi == 0.2
 
 
+def test_a_sidecar_that_knows_no_short_queue_has_every_queue_ordered() -> None:
+    message = snapshot(1)
+    assert not message.snapshot.settings.reorder_above_count
+    assert _read(message).settings.reorder_above == 0
+    message.snapshot.settings.reorder_above_count = 64
+    assert _read(message).settings.reorder_above == 64
+
+
+@pytest.mark.parametrize("told", [65, -1])
+def test_a_short_queue_outside_its_limits_is_refused(told: int) -> None:
+    message = snapshot(1)
+    message.snapshot.settings.reorder_above_count = told
+    with pytest.raises(convert.InvalidSnapshotError, match=f"reorder_above: {told} is not in"):
+        _read(message)
+
+
 @given(st.lists(st.integers(0, 400), max_size=300, unique=True))
 def test_a_change_gives_what_a_whole_state_would(numbers: list[int]) -> None:
     before, changed = numbers[: len(numbers) // 2], numbers[len(numbers) // 3 :]
