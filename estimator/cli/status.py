@@ -117,10 +117,10 @@ def _show(answer: "Status", *, now_s: float) -> None:
     longest = "no limit" if settings.guard_s is None else f"{settings.guard_s:g} s"
     order = f"{settings.policy} by {settings.order_by}"
     limits = (
-        f"guard φ {settings.phi:g}, burst {settings.burst_requests:g} requests, wait {longest}, "
-        f"by arrival while at most {settings.reorder_above} wait"
+        f"guard φ {settings.phi:g}, burst {settings.burst_requests:g} requests, wait {longest}"
     )
     say(f"mode      {settings.mode} · {p(order)} · {limits}")
+    say(f"          by arrival while at most {settings.reorder_above} wait")
     up = span(now_s - answer.started_s)
     say(f"sidecar   {p(answer.server_version)}, up {up}, instance {p(answer.instance_id)}")
     say(f"snapshot  version {answer.snapshot_version}")
