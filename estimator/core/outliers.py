@@ -21,8 +21,9 @@ _PRIOR_COUNT: Final = 4.0
 # A deviation is at least this share of what is expected: the same clips again and again say
 # nothing of how far others spread. Eight traces have 0.15 to 0.48.
 _LEAST_RELATIVE: Final = 0.1
-# Of what is expected of a clip, and of no more than so many typical ones: an hour of audio would
-# make it ten times what it is of utterances, for hundreds of completions.
+# What a clip says of spreads, it says as one of so many typical ones at most. An hour of audio
+# among utterances would make the least deviation ten times theirs and the dispersion fifty times,
+# and nothing would be an outlier, or a change, for hundreds of completions.
 _MOST_TYPICAL: Final = 4.0
 # Relative deviation of a new key's level from what it starts with: languages differ by ×1.2 to
 # ×2.4. It is added to the spread, and falls as 1/√n.
@@ -112,8 +113,9 @@ class Outliers:
             The value to learn (None for a gross one) and the deviation it was judged by, > 0.
         """
         n, scale = self.n_seen_, self.scale_
+        known = scale * scale
         unknown = _LEVEL_DEVIATION * _LEVEL_DEVIATION * expected / (1.0 + n)
-        squared = expected * (scale * scale + unknown)
+        squared = expected * (known + unknown)
         deviation = math.sqrt(squared)
         residual = y - expected
         limit = _CLIP * deviation
@@ -152,13 +154,15 @@ class Outliers:
         z_squared *= _CONSISTENT
         scale *= math.sqrt(1.0 + step * (z_squared - 1.0))
         most = _MOST_TYPICAL * typical
-        least = _LEAST_RELATIVE * math.sqrt(expected if expected < most else most)
+        says = expected if expected < most else most
+        least = _LEAST_RELATIVE * math.sqrt(says)
         self.scale_ = scale if scale > least else least
         # Weighted by what is expected, as in a sum.
-        step *= expected / typical
+        step *= says / typical
         if step > 0.5:  # noqa: PLR2004 - one long clip is never most of it
             step = 0.5
-        self.dispersion_ += step * (z_squared * squared / expected - self.dispersion_)
+        z_squared *= known + unknown * says / expected
+        self.dispersion_ += step * (z_squared - self.dispersion_)
         return value, deviation
 
     def spread(self, magnitude: float) -> None:

@@ -135,6 +135,23 @@ def test_a_change_is_followed_within_ten_completions_in_half_of_the_runs() -> No
     assert sorted(within)[17] <= 18
 
 
+def test_an_hour_of_audio_among_utterances_hides_no_change() -> None:
+    # Of one such completion the dispersion was 60 times that of utterances: 50 completions.
+    within = []
+    for seed in range(10):
+        regressor = AffineRegressor(parent=anchor())
+        for x, y in pairs(200, seed=seed):
+            regressor.learn_one(x, y)
+        regressor.teach(3_600.0, 1.1 * 3.1 * 3_600.0)
+        for i, (x, y) in enumerate(pairs(60, kappa=5.6, seed=100 + seed), start=1):
+            regressor.learn_one(x, y)
+            if abs(regressor.predict_one({"size": 15.0}) / (3.0 + 5.6 * 15.0) - 1.0) < 0.1:
+                within.append(i)
+                break
+    assert len(within) == 10
+    assert sorted(within)[5] <= 12
+
+
 def test_nothing_changing_it_errs_as_little_as_one_that_never_forgets() -> None:
     errors = [0.0, 0.0]
     for seed in range(4):

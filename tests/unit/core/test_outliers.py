@@ -121,9 +121,11 @@ def test_the_scale_takes_in_a_second_mode() -> None:
 def test_a_day_of_audio_among_utterances_leaves_their_spread(tokens: float) -> None:
     # It was 0.1·√372,000 = 61 after one, and for hundreds of utterances nothing was an outlier.
     outliers = taught(normal(500))
-    before = outliers.scale_
+    scale, dispersion = outliers.scale_, outliers.dispersion_
     judge(outliers, tokens, 372_000.0)
-    assert outliers.scale_ <= 1.1 * before
+    assert outliers.scale_ <= 1.1 * scale
+    # It was 245 times as much, and hid changes for as long.
+    assert outliers.dispersion_ <= 2.0 * dispersion
     assert judge(outliers, 444.0) is None
 
 
