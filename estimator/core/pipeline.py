@@ -279,5 +279,5 @@ class Pipeline:
             self._service.restore(state["services"])
             self._mix.restore(state["mix"])
             self._open.restore(state["open_drifts"])
-        except (KeyError, TypeError, IndexError) as error:
+        except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
             raise ValueError(f"the state is damaged: {error!r}") from error

@@ -1,5 +1,6 @@
 import gc
 import json
+import math
 import random
 import tracemalloc
 from collections.abc import Iterable
@@ -237,6 +238,7 @@ def test_memory_stays_flat_under_invented_languages_and_models() -> None:
         ({"kappas": None}, "damaged"),
         ({"kappas": [["", "", "", None, 3, [1.0], [1], None, None]]}, "finite numbers"),
         ({"services": {}}, "damaged"),
+        ({"learned_count": math.inf}, "damaged"),
         ({"open_drifts": [["default", {"event_id": "x"}]]}, "damaged"),
     ],
 )
