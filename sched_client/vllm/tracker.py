@@ -86,9 +86,10 @@ class Tracker:
             groups.popitem(last=False)
 
     def join(self, record: Record, group: str) -> None:
-        """Put a request into a group that its caller named."""
-        record.group = group
-        self._count(group)
+        """Put a request into a group that its caller named; a session's next turn is in it."""
+        if record.group != group:
+            record.group = group
+            self._count(group)
 
     def group_id(self, record: Record) -> str:
         """Give the id of the file a request is a piece of, empty while it is the only one."""

@@ -85,3 +85,15 @@ def test_the_second_turn_is_younger_and_in_the_same_group() -> None:
     assert tracker.group_id(again) == "call@1000000000.0"
     again.take(FeatureReader().read(again.request))
     assert again.service_s == 0.0
+
+
+def test_the_turns_of_one_session_are_one_member_of_the_group_that_a_hint_names() -> None:
+    tracker = Tracker()
+    record = tracker.arrive(Request("a"), 1.0)
+    tracker.join(record, "hint:g")
+    tracker.come_again(record, 5.0)
+    again = tracker.records["a"]
+    tracker.join(again, "hint:g")
+    assert tracker.group_id(again) == ""
+    tracker.join(tracker.arrive(Request("b"), 6.0), "hint:g")
+    assert tracker.group_id(again) == "hint:g"
