@@ -118,7 +118,8 @@ class FirstFinishers:
         Returns
         -------
         Line
-            The learned one where completions did not start together.
+            The learned one where completions did not start together, or where no factor within
+            ×0.3 and ×3 explains what came; beyond ×3 the one that expects more.
 
         Notes
         -----
@@ -140,6 +141,11 @@ class FirstFinishers:
         limits, explained = _tokens_within(done)
         weight *= explained
         factor = _factor(anchor, max(scale, _LEAST_SCALE), done, limits)
+        size = float(done[:, 2].mean())
+        if factor is None or (
+            factor >= _FACTORS[-1] and learned.at(size) > factor * anchor.at(size)
+        ):
+            return learned
         return Line(
             learned.kappa + weight * (factor * anchor.kappa - learned.kappa),
             learned.intercept + weight * (factor * anchor.intercept - learned.intercept),
@@ -167,18 +173,27 @@ class FirstFinishers:
         return self
 
 
-def _factor(anchor: Line, scale: float, done: _Array, limits: _Array) -> float:
+def _factor(anchor: Line, scale: float, done: _Array, limits: _Array) -> float | None:
+    """Give the posterior's median; None where it is below all factors, or explains little.
+
+    Where most completions are as far off as is counted, whatever the factor, the narrowest
+    deviation wins, and that is the lowest factor's.
+    """
     sizes, tokens = done[:, 2], done[:, 3]
     expected = np.maximum(anchor.intercept + anchor.kappa * sizes, 1.0)[:, None] * _FACTORS
     deviation = scale * np.sqrt(expected)
     z = (tokens[:, None] - expected) / deviation
+    off = np.minimum(0.5 * z * z, _MAX_NATS)
     # As many tokens as there was time for have finished too.
     beyond = (expected - limits[:, None] - 0.5) / deviation
-    nats = -np.minimum(0.5 * z * z, _MAX_NATS) - np.log(deviation)
+    nats = -off - np.log(deviation)
     nats += np.minimum(np.logaddexp(0.0, _LOGISTIC * beyond), _MAX_TRUNCATED_NATS)
     posterior = nats.sum(axis=0) + _LOG_PRIOR
     below = np.cumsum(np.exp(posterior - posterior.max()))
-    return float(_FACTORS[int(np.searchsorted(below, 0.5 * below[-1]))])
+    at = int(np.searchsorted(below, 0.5 * below[-1]))
+    if at == 0 or 2 * np.count_nonzero(off[:, at] >= _MAX_NATS) > len(done):
+        return None
+    return float(_FACTORS[at])
 
 
 def _tokens_within(done: _Array) -> tuple[_Array, float]:

@@ -1,6 +1,7 @@
 """The first finishers of requests that started together are not taken for all."""
 
 import heapq
+import itertools
 import json
 import math
 import random
@@ -95,6 +96,26 @@ def test_what_the_first_ten_of_64_teach_is_set_right(kappa: float, bias: float) 
     assert fmean(naive) < -0.15
     assert abs(fmean(cured)) < bias
     assert fmean(off * off for off in cured) < 0.5 * fmean(off * off for off in naive)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.2, 4.0, 8.0, 16.0])
+def test_a_level_beyond_all_factors_is_what_was_learned(ratio: float) -> None:
+    # It was told as 0.3 or 3 times the prior, or, where all completions were as far off as is
+    # counted, as 0.3 times it where 16 times it came, until other requests began.
+    true = Line(ratio * PRIOR.kappa, 0.0)
+    first = FirstFinishers()
+    first.anchor = PRIOR
+    clips = _clips(true.kappa, 4)
+    rows = sorted((tokens, size) for size, tokens in (next(clips) for _ in range(64)))
+    for tokens, size in rows:
+        assert first.add(Finisher(0.0, OVERHEAD_S + S_PER_TOKEN * tokens, size, float(tokens)))
+    assert first.line(true, 1.3) == true
+
+
+def test_a_level_beyond_all_factors_that_is_yet_to_be_learned_is_the_nearest() -> None:
+    first = _of(itertools.islice(_engine(64, 4.0 * PRIOR.kappa, 5), 10))
+    low = Line(0.5 * PRIOR.kappa, 0.0)
+    assert _at_mean(first.line(low, 1.3)) == pytest.approx(3.0 * _at_mean(PRIOR), rel=0.1)
 
 
 def test_requests_one_after_another_are_what_they_are() -> None:
