@@ -43,45 +43,50 @@ class Node:
         self.n_seen = 0
         self.watch: LevelWatch | None = None
         self.published: KappaEntry | None = None
-        # Of requests that run now; told anew after a restart, and no part of the state.
-        self.bounds: Sequence[Bound] = ()
+        # Of requests that run now, none as long as nobody has said what does; told anew after a
+        # restart, and no part of the state.
+        self.bounds: Sequence[Bound] | None = None
         # All completions there have been, where they may have started together.
         self.first: FirstFinishers | None = None
         # Kept for the keys taught last: of those that run at a change.
         self.recent: deque[Recent] | None = None
         # The line with all of them, and what it was made from: it takes a millisecond.
-        self._told: tuple[Line, float, int, Sequence[Bound], Line] | None = None
+        self._told: tuple[Line, float, int, Sequence[Bound] | None, Line] | None = None
 
     def line(self) -> Line:
         """Give the line learned, and what the requests that run say beside it.
 
         Kept until the next completion or list, whatever the parents learn meanwhile.
         """
-        r = self.regressor
+        r, bounds = self.regressor, self.bounds or ()
         learned = Line(r.kappa_, r.intercept_)
-        if not self.bounds and self.first is None:
+        # Where it is said what runs, and nothing does, all that started have finished.
+        first = self.first if self.bounds is None else None
+        if not bounds and first is None:
             return learned
         made_of = learned, r.weight_, self.n_seen
         kept = self._told
         if kept is not None and kept[:3] == made_of and kept[3] is self.bounds:
             return kept[4]
-        if not self.bounds and self.first is not None:
-            line = self.first.line(learned, r.temper.scale_)
+        if first is not None:
+            line = first.line(learned, r.temper.scale_)
+        elif self.n_seen < YOUNG_SAMPLES:
+            line = self._young(learned, bounds)
         else:
-            line = self._young(learned) if self.n_seen < YOUNG_SAMPLES else self._changed(learned)
+            line = self._changed(learned, bounds)
         self._told = *made_of, self.bounds, line
         return line
 
-    def _young(self, learned: Line) -> Line:
+    def _young(self, learned: Line, bounds: Sequence[Bound]) -> Line:
         r = self.regressor
         evidence = Evidence(learned, r.sums(), r.size_1_, r.temper.scale_, self._anchor())
         limits = Limits(r.clip_deviations, r.gross_deviations)
-        return young_line(evidence, self.bounds, n_seen=self.n_seen, limits=limits)
+        return young_line(evidence, bounds, n_seen=self.n_seen, limits=limits)
 
-    def _changed(self, learned: Line) -> Line:
+    def _changed(self, learned: Line, bounds: Sequence[Bound]) -> Line:
         if self.recent is None:
             return learned
-        factor = newest_factor(learned, self.regressor.temper.scale_, self.recent, self.bounds)
+        factor = newest_factor(learned, self.regressor.temper.scale_, self.recent, bounds)
         return Line(factor * learned.kappa, factor * learned.intercept)
 
     def elder(self) -> "Node | None":

@@ -18,6 +18,7 @@ from estimator.core.config import CoreConfig
 from estimator.core.first_finishers import MAX_KEPT, Finisher, FirstFinishers
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
+from estimator.core.running import Running
 from sched_client.model import KappaEntry, Key
 from tests.support.completions import completion_of
 
@@ -188,6 +189,37 @@ def test_lists_of_what_runs_come_first() -> None:
     assert _at_mean(first.line(learned, 1.0)) == pytest.approx(_at_mean(alone), rel=0.15)
     pipeline.note_running("a", [], 0.0)
     assert pipeline.kappa_of(EN) == alone
+
+
+def test_where_lists_say_that_nothing_runs_all_have_finished() -> None:
+    # The prior's shape has no intercept, and clips of 2 s were told 38 % too few tokens.
+    rng = random.Random(8)
+    rows = []
+    for index in range(64):
+        size = rng.uniform(2.0, 20.0)
+        rows.append((round(8.0 + 4.0 * size + rng.gauss(0.0, 4.0)), size, f"r{index}"))
+    rows.sort()
+    told, blind = Pipeline(), Pipeline()
+    for index, (tokens, size, name) in enumerate(rows):
+        service_s = OVERHEAD_S + S_PER_TOKEN * tokens
+        for pipeline in (told, blind):
+            pipeline.learn_one(
+                completion_of(
+                    index, size, tokens, finished_s=1000.0 + service_s, service_s=service_s,
+                    client_id="a", request_hash=name,
+                )
+            )  # fmt: skip
+        told.note_running(
+            "a",
+            [Running(EN, other, tokens, hashed) for _, other, hashed in rows[index + 1 :]],
+            0.0,
+        )
+        told.take_changes()
+    assert told.state() == blind.state()
+    entry = told.kappa_of(EN)
+    at_two = entry.intercept_tokens + 2.0 * entry.kappa_tokens_per_s
+    assert at_two == pytest.approx(16.0, rel=0.15)
+    assert entry != blind.kappa_of(EN)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 9, 30, 64, 100, 140])
