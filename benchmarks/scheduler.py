@@ -8,9 +8,10 @@ most 60 µs and p99 at most 100 µs; added per ``schedule()`` with 1,000 waiting
 Two p99 are told. The plain one holds what the machine does to whoever runs: on a shared one, fixed
 work of 33 µs that allocates nothing has a p99 of 51 to 72 µs in the same minutes. So each block
 of requests is run three times over, and of each request the least time counts: what the code does
-comes back every time (its slow paths, the collector at the same arrival, cold caches at the first
-of a block), what the machine does falls elsewhere. That is the p99 the target is held against;
-the same of the fixed work stands beside it.
+comes back every time (its slow paths, cold caches at the first of a block, about half of the
+collector's runs), what the machine does falls elsewhere. That is the p99 the target is held
+against; the same of the fixed work stands beside it. Had all of the collector's runs come back,
+they and the first ones would still be fewer than 1 %, and the p99 what it is.
 
 0.4 % of the requests are the first
 of a block, and Python's garbage collector runs, for 60 to 150 µs, once in 700 objects that are
