@@ -16,7 +16,7 @@ def demo(
             show_default=False,
         ),
     ] = None,
-    requests: Annotated[int, typer.Option(metavar="N", min=4, help="Requests of each run.")] = 70,
+    requests: Annotated[int, typer.Option(metavar="N", min=4, help="Requests of each run.")] = 60,
     seed: Annotated[
         int, typer.Option(metavar="S", help="Decides the clips' order and arrivals.")
     ] = 20,

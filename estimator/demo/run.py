@@ -50,7 +50,7 @@ def main(
     *,
     vllm_python: str | None = None,
     json: bool = False,
-    requests: int = 70,
+    requests: int = 60,
     seed: int = 20,
 ) -> int:
     """Run the demo.
