@@ -5,20 +5,64 @@ estimate is the same wherever it is made. Standard library only: this module is 
 neither grpc nor vLLM is present, and nothing here blocks, logs or reads a clock.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from sched_client.settings import (
+    MAX_REORDER_ABOVE,
+    MODES,
+    SINGLE_QUEUE,
+    Between,
+    Mode,
+    OrderBy,
+    Partition,
+    PolicyParameters,
+    Preemption,
+    Settings,
+    Within,
+)
 from sched_client.text_class import size_class
 
-Mode = Literal["off", "shadow", "on"]
-OrderBy = Literal["service", "tokens"]
+__all__ = [
+    "DEFAULT_KAPPA_TOKENS_PER_S",
+    "DEFAULT_MEAN_AUDIO_S",
+    "DEFAULT_MODEL",
+    "DEFAULT_TEXT_TOKENS",
+    "GLOBAL_KEY",
+    "MAX_REORDER_ABOVE",
+    "MODES",
+    "NO_PARTITIONS",
+    "SINGLE_QUEUE",
+    "TEXT_TASK",
+    "WHISPER_MAX_TOKENS",
+    "WHISPER_WINDOW_S",
+    "YOUNG_SAMPLES",
+    "Between",
+    "Estimate",
+    "Features",
+    "KappaEntry",
+    "Key",
+    "Mode",
+    "OrderBy",
+    "Partition",
+    "PolicyParameters",
+    "Preemption",
+    "RequestKind",
+    "ServiceTime",
+    "Settings",
+    "Snapshot",
+    "Source",
+    "Within",
+    "evaluate",
+    "policy_parameters",
+    "prior_snapshot",
+]
+
 Source = Literal["prior", "parent", "learned"]
 RequestKind = Literal["transcription", "detection", "beam_step", "session", "text"]
 
-MODES: Final[tuple[Mode, ...]] = ("off", "shadow", "on")
 DEFAULT_MODEL: Final = "default"
 # Whisper's decoder has 448 positions (openai/whisper, n_text_ctx); text models pass max_tokens.
 WHISPER_MAX_TOKENS: Final = 448
@@ -38,8 +82,6 @@ DEFAULT_TEXT_TOKENS: Final = 129.0
 TEXT_TASK: Final = "text"
 # The cache of resolved keys is dropped beyond this, so that invented languages cannot grow it.
 _MAX_RESOLVED: Final = 8192
-# So few are looked through for the oldest, each time one is chosen.
-MAX_REORDER_ABOVE: Final = 64
 
 
 class Key(NamedTuple):
@@ -150,88 +192,6 @@ class ServiceTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """Queues of like cost: a request belongs to the queue whose interval holds its service.
-
-    Attributes
-    ----------
-    boundaries_s : tuple of float
-        Ascending upper bounds in seconds of work, one fewer than ``queue_ids``.
-    queue_ids : tuple of str
-        Stable names of the queues, shortest work first.
-    """
-
-    boundaries_s: tuple[float, ...] = ()
-    queue_ids: tuple[str, ...] = ("q0",)
-
-    def queue_of(self, service_s: float) -> str:
-        """Give the id of the queue for an amount of work in seconds."""
-        return self.queue_ids[bisect_right(self.boundaries_s, service_s)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the operator (or later the optimizer) decides for every engine of a sidecar.
-
-    Attributes
-    ----------
-    mode : {"off", "shadow", "on"}
-        ``off`` admits FCFS and records nothing, ``shadow`` admits FCFS and records the order it
-        would have chosen, ``on`` admits in the policy's order.
-    policy : str
-        A name that ``create_policy`` knows; an unknown one means FCFS.
-    order_by : {"service", "tokens"}
-        What work is counted in.
-    phi : float
-        Share of the work served since its arrival by which a request may be overtaken, [0, 1).
-    burst_requests : float
-        The overtaking allowed from the start, in mean requests, ≥ 0 (b₀ = this · mean work).
-        Real Whisper on two cores, 60 requests at load 1.5, against FCFS: 20 gave P50 -39 to
-        -61 % and P90 +44 to +73 %, 8 gave P50 -35 to -55 % and P90 +33 to +49 %.
-    guard_s : float or None
-        Optional: whoever waited longer than this many seconds goes first.
-    reorder_above : int
-        As long as no more than this many wait, they go in order of arrival, ≥ 0. In a short queue
-        an order gives little and takes it from the last percent: where one request is admitted a
-        step, at load 0.7, shortest first raised the P99 of the TTFT by 90 %, with 8 here it does
-        not (benchmarks/RESULTS.md, twin).
-    """
-
-    mode: Mode = "shadow"
-    policy: str = "sjf"
-    order_by: OrderBy = "service"
-    phi: float = 0.3
-    burst_requests: float = 12.0
-    guard_s: float | None = None
-    reorder_above: int = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyParameters:
-    """`Settings` resolved for one model: what a policy is built with.
-
-    Attributes
-    ----------
-    order_by : {"service", "tokens"}
-        Which field of an entry is its work.
-    phi : float
-        See `Settings`.
-    burst_work : float
-        b₀, in the unit of ``order_by``, ≥ 0; infinite switches the guard off.
-    guard_s : float or None
-        See `Settings`.
-    reorder_above : int
-        See `Settings`; 0, the default here, always asks the order.
-    """
-
-    order_by: OrderBy = "service"
-    phi: float = 0.3
-    burst_work: float = 3.6
-    guard_s: float | None = None
-    reorder_above: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything a client acts on; immutable, replaced as a whole.
 
@@ -292,7 +252,6 @@ class Snapshot:
 
 _DEFAULT_SERVICE: Final = ServiceTime()
 _TEXT_PRIOR: Final = KappaEntry(kappa_tokens_per_s=0.0, intercept_tokens=DEFAULT_TEXT_TOKENS)
-_SINGLE_QUEUE: Final = Partition()
 NO_PARTITIONS: Final[Mapping[str, Partition]] = MappingProxyType({})
 
 
@@ -422,7 +381,7 @@ def evaluate(snapshot: Snapshot, features: Features) -> Estimate:
         + service.seconds_per_token * tokens
     )
     seconds = max(seconds, _MIN_SERVICE_S)
-    queue_id = snapshot.partitions.get(model, _SINGLE_QUEUE).queue_of(seconds)
+    queue_id = snapshot.partitions.get(model, SINGLE_QUEUE).queue_of(seconds)
     return Estimate(tokens, p50, p90, p99, seconds, queue_id, source, snapshot.version)
 
 
@@ -454,6 +413,14 @@ def policy_parameters(snapshot: Snapshot, model: str) -> PolicyParameters:
         burst_work=settings.burst_requests * mean,
         guard_s=settings.guard_s,
         reorder_above=settings.reorder_above,
+        within=settings.within,
+        between=settings.between,
+        w_urgency=settings.w_urgency,
+        w_fairness=settings.w_fairness,
+        aging_rate=settings.aging_rate,
+        aging_power=settings.aging_power,
+        tier_weight=settings.tier_weight,
+        partition=snapshot.partitions.get(model, SINGLE_QUEUE),
     )
 
 
