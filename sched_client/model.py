@@ -22,6 +22,7 @@ from sched_client.settings import (
     Preemption,
     Settings,
     Within,
+    parameters_of,
 )
 from sched_client.text_class import size_class
 
@@ -56,6 +57,7 @@ __all__ = [
     "Source",
     "Within",
     "evaluate",
+    "parameters_of",
     "policy_parameters",
     "prior_snapshot",
 ]
@@ -407,21 +409,8 @@ def policy_parameters(snapshot: Snapshot, model: str) -> PolicyParameters:
     settings = snapshot.settings
     service = snapshot.service_of(model)
     mean = service.mean_service_s if settings.order_by == "service" else service.mean_tokens
-    return PolicyParameters(
-        order_by=settings.order_by,
-        phi=settings.phi,
-        burst_work=settings.burst_requests * mean,
-        guard_s=settings.guard_s,
-        reorder_above=settings.reorder_above,
-        within=settings.within,
-        between=settings.between,
-        w_urgency=settings.w_urgency,
-        w_fairness=settings.w_fairness,
-        aging_rate=settings.aging_rate,
-        aging_power=settings.aging_power,
-        tier_weight=settings.tier_weight,
-        partition=snapshot.partitions.get(model, SINGLE_QUEUE),
-    )
+    partition = snapshot.partitions.get(model, SINGLE_QUEUE)
+    return parameters_of(settings, mean_work=mean, partition=partition)
 
 
 def prior_snapshot(

@@ -79,6 +79,10 @@ class Settings:
         an order gives little and takes it from the last percent: where one request is admitted a
         step, at load 0.7, shortest first raised the P99 of the TTFT by 90 %, with 8 here it does
         not (benchmarks/RESULTS.md, twin).
+    reorder_until : int
+        Once more have waited, the policy orders them until no more than this many do, ≥ 0: in
+        an overload the queue is then ordered to its end. At ``reorder_above`` or more, it
+        changes nothing.
     within : {"fcfs", "score"}
         ewsjf: the order inside a queue.
     between : {"score", "ratio", "shortest"}
@@ -104,6 +108,7 @@ class Settings:
     burst_requests: float = 12.0
     guard_s: float | None = None
     reorder_above: int = 8
+    reorder_until: int = 2
     within: Within = "fcfs"
     between: Between = "score"
     w_urgency: float = 1.0
@@ -128,8 +133,8 @@ class PolicyParameters:
         b₀, in the unit of ``order_by``, ≥ 0; infinite switches the guard off.
     guard_s : float or None
         See `Settings`.
-    reorder_above : int
-        See `Settings`; 0, the default here, always asks the order.
+    reorder_above, reorder_until : int
+        See `Settings`; 0, the defaults here, always ask the order.
     within, between, w_urgency, w_fairness, aging_rate, aging_power, tier_weight
         See `Settings`.
     partition : Partition
@@ -141,6 +146,7 @@ class PolicyParameters:
     burst_work: float = 3.6
     guard_s: float | None = None
     reorder_above: int = 0
+    reorder_until: int = 0
     within: Within = "fcfs"
     between: Between = "score"
     w_urgency: float = 1.0
@@ -149,3 +155,40 @@ class PolicyParameters:
     aging_power: float = 0.0
     tier_weight: float = math.inf
     partition: Partition = SINGLE_QUEUE
+
+
+def parameters_of(
+    settings: Settings, *, mean_work: float, partition: Partition = SINGLE_QUEUE
+) -> PolicyParameters:
+    """Resolve settings for one model.
+
+    Parameters
+    ----------
+    settings : Settings
+        What holds for every model.
+    mean_work : float
+        Mean work of the model's requests, > 0, in the unit of ``settings.order_by``.
+    partition : Partition
+        The model's queues.
+
+    Returns
+    -------
+    PolicyParameters
+        With b₀ in the unit that work is counted in.
+    """
+    return PolicyParameters(
+        order_by=settings.order_by,
+        phi=settings.phi,
+        burst_work=settings.burst_requests * mean_work,
+        guard_s=settings.guard_s,
+        reorder_above=settings.reorder_above,
+        reorder_until=settings.reorder_until,
+        within=settings.within,
+        between=settings.between,
+        w_urgency=settings.w_urgency,
+        w_fairness=settings.w_fairness,
+        aging_rate=settings.aging_rate,
+        aging_power=settings.aging_power,
+        tier_weight=settings.tier_weight,
+        partition=partition,
+    )

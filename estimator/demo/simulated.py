@@ -23,7 +23,7 @@ from estimator.demo.processes import SERVED_MODEL, Processes
 from estimator.demo.result import NOT_SHOWN, DemoResult, Overhead, kappa_rows
 from estimator.demo.schedule import Clip, mixed_lengths, poisson_arrivals, read_clips
 from estimator.demo.stage import look_further, sidecar, wait_until_learned
-from sched_client.model import Features, Mode, PolicyParameters
+from sched_client.model import Features, Mode, parameters_of
 from sched_client.policies import create_policy
 from sched_client.policies.base import WaitingEntry
 
@@ -158,10 +158,7 @@ class Engine:
             In the order of their ends, in virtual seconds.
         """
         settings = self.client.status().settings
-        parameters = PolicyParameters(
-            burst_work=settings.burst_requests * _seconds(25.0),
-            reorder_above=settings.reorder_above,
-        )
+        parameters = parameters_of(settings, mean_work=_seconds(25.0))
         policy = create_policy(policy_name, parameters)
         outcomes: list[Outcome] = []
         now_s, upcoming = 0.0, list(enumerate(arrivals))

@@ -19,6 +19,7 @@ from sched_client.model import (
     PolicyParameters,
     ServiceTime,
     Settings,
+    parameters_of,
 )
 
 __all__ = ["DurationEstimates", "Estimating", "TrueEstimates"]
@@ -94,13 +95,7 @@ class FixedEstimates:
     ) -> None:
         settings = settings or Settings()
         mean = mean_service_s if settings.order_by == "service" else mean_tokens
-        self.parameters = PolicyParameters(
-            order_by=settings.order_by,
-            phi=settings.phi,
-            burst_work=settings.burst_requests * mean,
-            guard_s=settings.guard_s,
-            reorder_above=settings.reorder_above,
-        )
+        self.parameters = parameters_of(settings, mean_work=mean)
         slots = profile.slots
         self._profile = profile
         self._slots = slots

@@ -45,6 +45,7 @@ class GuardedPolicy:
         "_lanes",
         "_ledger",
         "_parameters",
+        "_reordering",
         "_sequence",
         "name",
     )
@@ -59,6 +60,8 @@ class GuardedPolicy:
         self._lanes = PriorityLanes(new_order)
         self._by_id: dict[str, Waiting] = {}
         self._sequence = 0
+        # Whether more than `reorder_above` have waited since no more than `reorder_until` did.
+        self._reordering = False
         # What the last peek decided, and the entry as it showed it.
         self._choice: tuple[Waiting, WaitingEntry] | None = None
 
@@ -148,15 +151,18 @@ class GuardedPolicy:
             raise IndexError(f"nothing waits in {self.name}; ask len() first")
         parameters = self._parameters
         ledger = self._ledger
+        count = len(self._by_id)
+        if count > parameters.reorder_above:
+            self._reordering = True
+        elif count <= parameters.reorder_until:
+            self._reordering = False
         if parameters.guard_s is not None:
             oldest = ledger.oldest()
             if now_s - oldest.enqueued_s > parameters.guard_s:
                 return oldest
-        if len(self._by_id) <= parameters.reorder_above:
-            # Of the ledger: a dictionary is searched past all that ever left it since it grew.
-            candidate = min(ledger, key=_by_arrival)
-        else:
-            candidate = self._lanes.first(now_s)
+        # Few: of the ledger, as a dictionary is searched past all that ever left it since it grew.
+        reordering = self._reordering
+        candidate = self._lanes.first(now_s) if reordering else min(ledger, key=_by_arrival)
         if ledger.allows(candidate, parameters.burst_work):
             return candidate
         return ledger.oldest()

@@ -153,11 +153,13 @@ def check_parameters(parameters: PolicyParameters) -> None:
         raise ValueError(
             f"burst_work is {parameters.burst_work}, and must be >= 0; inf switches the guard off"
         )
-    if not 0 <= parameters.reorder_above <= MAX_REORDER_ABOVE:
-        raise ValueError(
-            f"reorder_above is {parameters.reorder_above}, and must be in [0, {MAX_REORDER_ABOVE}]"
-            "; 0 always asks the order"
-        )
+    for name in ("reorder_above", "reorder_until"):
+        value = getattr(parameters, name)
+        if not 0 <= value <= MAX_REORDER_ABOVE:
+            raise ValueError(
+                f"{name} is {value}, and must be in [0, {MAX_REORDER_ABOVE}]; "
+                "0 always asks the order"
+            )
     if parameters.guard_s is not None and not parameters.guard_s > 0.0:
         raise ValueError(f"guard_s is {parameters.guard_s}, and must be > 0; None switches it off")
 

@@ -10,7 +10,7 @@ from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_pol
 GUARDS = {
     "guard on": PolicyParameters(phi=0.25, burst_work=4.0),
     "guard off": PolicyParameters(burst_work=math.inf),
-    "few by arrival": PolicyParameters(phi=0.25, burst_work=4.0, reorder_above=3),
+    "few by arrival": PolicyParameters(phi=0.25, burst_work=4.0, reorder_above=3, reorder_until=2),
     "guard in seconds": PolicyParameters(burst_work=math.inf, guard_s=30.0),
 }
 

@@ -29,6 +29,7 @@ class SortedListModel:
         self.parameters = parameters
         self.stays: list[Stay] = []  # oldest first
         self.choice: Stay | None = None
+        self.reordering = False
         self.sequence = 0
         self.youngest_s = float("-inf")
 
@@ -91,8 +92,11 @@ class SortedListModel:
         return all(self.slack(stay) + phi * charge - charge >= 0 for stay in older)
 
     def decide(self, now_s: float) -> Stay:
-        few = len(self.stays) <= self.parameters.reorder_above
-        rank = self.rank_by_arrival if few and self.name != "fcfs" else self.rank
+        if len(self.stays) > self.parameters.reorder_above:
+            self.reordering = True
+        elif len(self.stays) <= self.parameters.reorder_until:
+            self.reordering = False
+        rank = self.rank_by_arrival if not self.reordering and self.name != "fcfs" else self.rank
         candidate = min(self.stays, key=lambda stay: rank(stay, now_s))
         if self.name == "fcfs":
             return candidate

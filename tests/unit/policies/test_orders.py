@@ -138,13 +138,29 @@ def test_the_guard_in_seconds_lets_the_oldest_go_first() -> None:
 
 
 def test_few_go_by_arrival_and_more_by_the_order() -> None:
-    policy = create_policy("sjf", PolicyParameters(burst_work=math.inf, reorder_above=2))
+    parameters = PolicyParameters(burst_work=math.inf, reorder_above=2, reorder_until=2)
+    policy = create_policy("sjf", parameters)
     fill(policy, ("a", 0.0, 9.0), ("b", 1.0, 8.0), ("c", 2.0, 1.0), ("d", 3.0, 2.0))
     assert [policy.pop(4.0).request_id for _ in range(4)] == ["c", "d", "a", "b"]
     fill(policy, ("e", 5.0, 3.0), ("f", 6.0, 1.0))
     assert policy.peek(7.0).request_id == "e"
     fill(policy, ("g", 8.0, 2.0))
     assert policy.peek(9.0).request_id == "f"
+
+
+def test_a_queue_that_was_long_is_ordered_until_it_is_short() -> None:
+    parameters = PolicyParameters(burst_work=math.inf, reorder_above=3, reorder_until=1)
+    policy = create_policy("sjf", parameters)
+    fill(policy, ("a", 0.0, 9.0), ("b", 1.0, 8.0), ("c", 2.0, 1.0))
+    assert policy.pop(3.0).request_id == "a"  # never more than three
+    fill(policy, ("d", 4.0, 7.0), ("e", 5.0, 2.0))
+    assert [policy.pop(6.0).request_id for _ in range(3)] == ["c", "e", "d"]  # four, three, two
+    fill(policy, ("f", 7.0, 1.0), ("g", 8.0, 0.5))
+    assert policy.pop(9.0).request_id == "g"  # it was not down to one when asked
+    assert policy.pop(9.0).request_id == "f"
+    assert policy.peek(9.0).request_id == "b"  # one waits: from here on by arrival
+    fill(policy, ("h", 10.0, 0.25))
+    assert policy.peek(11.0).request_id == "b"
 
 
 class _Unwalked(dict[str, Any]):
@@ -158,7 +174,8 @@ class _Unwalked(dict[str, Any]):
 
 @pytest.mark.parametrize("name", ["sjf", "hrrn"])
 def test_to_choose_among_few_takes_no_longer_after_many_have_waited(name: str) -> None:
-    policy = create_policy(name, PolicyParameters(burst_work=math.inf, reorder_above=8))
+    parameters = PolicyParameters(burst_work=math.inf, reorder_above=8, reorder_until=8)
+    policy = create_policy(name, parameters)
     assert isinstance(policy, GuardedPolicy)
     policy._by_id = _Unwalked()
     fill(policy, *((f"r{number}", float(number), 1.0) for number in range(2000)))

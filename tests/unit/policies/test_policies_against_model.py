@@ -28,6 +28,7 @@ _PARAMETERS = st.builds(
     burst_work=st.sampled_from([0.0, 1.0, 6.0, 50.0, float("inf")]),
     guard_s=st.sampled_from([None, None, None, 4.0, 60.0]),
     reorder_above=st.sampled_from([0, 0, 2, 5, 64]),
+    reorder_until=st.sampled_from([0, 1, 2, 64]),
 )
 _PICK = st.integers(0, 10**6)
 
