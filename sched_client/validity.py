@@ -4,16 +4,23 @@ Owns the limits of every published value. Standard library only.
 """
 
 import math
-from typing import Final
+import operator
+from collections.abc import Mapping
+from typing import Final, get_args
 
 from sched_client.model import (
     GLOBAL_KEY,
     MAX_REORDER_ABOVE,
     MODES,
+    Between,
     KappaEntry,
     Key,
+    OrderBy,
+    Partition,
+    Preemption,
     Settings,
     Snapshot,
+    Within,
 )
 
 
@@ -63,6 +70,27 @@ def invalid_entry_reason(key: Key, entry: KappaEntry) -> str | None:
 _MAX_SERVICE: Final = 1e9
 
 
+# Far above what a partition makes (8): bounds what one snapshot can ask of an engine.
+_MAX_QUEUES: Final = 64
+# Far below the least estimate: a mean near 0 would make aging infinite.
+_MIN_MEAN_S: Final = 1e-6
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "mode": MODES,
+    "order_by": get_args(OrderBy),
+    "within": get_args(Within),
+    "between": get_args(Between),
+    "preemption": get_args(Preemption),
+}
+# The most that each may be, so that every score stays finite.
+WEIGHT_LIMITS: Final[Mapping[str, float]] = {
+    "w_urgency": 1e9,
+    "w_fairness": 1e9,
+    "aging_rate": 1e9,
+    "aging_power": 4.0,
+}
+MAX_TIER_WEIGHT: Final = 1e6
+
+
 def invalid_frame_reason(snapshot: Snapshot) -> str | None:
     """Say why the parts of a snapshot beside its κ table are invalid, or give None."""
     for model, service in snapshot.services.items():
@@ -75,29 +103,85 @@ def invalid_frame_reason(snapshot: Snapshot) -> str | None:
             if not 0.0 <= value <= _MAX_SERVICE:
                 return f"services[{model!r}].{name}: {value} is not in [0, {_MAX_SERVICE:g}]"
     for model, partition in snapshot.partitions.items():
-        bounds = partition.boundaries_s
-        if len(partition.queue_ids) != len(bounds) + 1:
-            return f"partitions[{model!r}]: {len(bounds)} boundaries need one queue more"
-        if not all(map(math.isfinite, bounds)) or list(bounds) != sorted(set(bounds)):
-            return f"partitions[{model!r}].boundaries_s: {bounds} are not finite and ascending"
+        reason = invalid_partition_reason(partition)
+        if reason is not None:
+            return f"partitions[{model!r}]{reason}"
     return invalid_settings_reason(snapshot.settings)
+
+
+def invalid_partition_reason(partition: Partition) -> str | None:
+    """Say why queues must not be acted on, from the field's name on, or give None."""
+    bounds, queue_ids = partition.boundaries_s, partition.queue_ids
+    lowers, uppers = partition.lowers_s, partition.uppers_s
+    count = len(queue_ids)
+    ascending = all(map(math.isfinite, bounds)) and list(bounds) == sorted(set(bounds))
+    checks = (
+        (count == len(bounds) + 1, f": {len(bounds)} boundaries need one queue more"),
+        (count <= _MAX_QUEUES, f": {count} queues are more than {_MAX_QUEUES}"),
+        (
+            all(queue_ids) and len(set(queue_ids)) == count,
+            f".queue_ids: {queue_ids} are not all different and named",
+        ),
+        (ascending, f".boundaries_s: {bounds} are not finite and ascending"),
+        *(
+            (len(values) in (0, count), f".{name}: {len(values)} values for {count} queues")
+            for name, values, _, _ in _per_queue(partition)
+        ),
+        *(
+            (
+                all(least <= value <= most for value in values),
+                f".{name}: {values} are not in [{least:g}, {most:g}]",
+            )
+            for name, values, least, most in _per_queue(partition)
+        ),
+        (
+            len(lowers) == len(uppers) and all(map(operator.le, lowers, uppers)),
+            f".uppers_s: {uppers} are not at or above lowers_s: {lowers}",
+        ),
+    )
+    return next((reason for valid, reason in checks if not valid), None)
+
+
+def _per_queue(
+    partition: Partition,
+) -> tuple[tuple[str, tuple[float, ...], float, float], ...]:
+    return (
+        ("lowers_s", partition.lowers_s, 0.0, _MAX_SERVICE),
+        ("uppers_s", partition.uppers_s, 0.0, _MAX_SERVICE),
+        ("means_s", partition.means_s, _MIN_MEAN_S, _MAX_SERVICE),
+        ("shares", partition.shares, 0.0, 1.0),
+    )
 
 
 def invalid_settings_reason(settings: Settings) -> str | None:
     """Say why settings must not be acted on, or give None."""
-    mode, guard_s, most = settings.mode, settings.guard_s, MAX_REORDER_ABOVE
+    for name, names in _CHOICES.items():
+        if getattr(settings, name) not in names:
+            value = getattr(settings, name)
+            return f"settings.{name}: {value!r} is none of {', '.join(names)}"
+    guard_s, tier_weight, most = settings.guard_s, settings.tier_weight, MAX_REORDER_ABOVE
     checks = (
-        (mode in MODES, f"mode: {mode!r} is none of {', '.join(MODES)}"),
-        (
-            settings.order_by in ("service", "tokens"),
-            f"order_by: {settings.order_by!r} is neither service nor tokens",
-        ),
         (0.0 <= settings.phi < 1.0, f"phi: {settings.phi} is not in [0, 1)"),
         (settings.burst_requests >= 0.0, f"burst_requests: {settings.burst_requests} is not >= 0"),
         (guard_s is None or guard_s > 0.0, f"guard_s: {guard_s} is not > 0"),
         (
             0 <= settings.reorder_above <= most,
             f"reorder_above: {settings.reorder_above} is not in [0, {most}]",
+        ),
+        (
+            0 <= settings.reorder_until <= settings.reorder_above,
+            f"reorder_until: {settings.reorder_until} is not in [0, {settings.reorder_above}]",
+        ),
+        *(
+            (
+                0.0 <= getattr(settings, name) <= limit,
+                f"{name}: {getattr(settings, name)} is not in [0, {limit:g}]",
+            )
+            for name, limit in WEIGHT_LIMITS.items()
+        ),
+        (
+            1.0 <= tier_weight <= MAX_TIER_WEIGHT or tier_weight == math.inf,
+            f"tier_weight: {tier_weight} is neither in [1, {MAX_TIER_WEIGHT:g}] nor infinite",
         ),
     )
     return next((f"settings.{reason}" for valid, reason in checks if not valid), None)

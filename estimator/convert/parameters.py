@@ -1,12 +1,16 @@
 """What a scheduler acts on: snapshots, deltas and their parts."""
 
+import math
 from collections.abc import Collection
-from typing import Literal
+from typing import Final, Literal
 
+from estimator.convert import scalars
 from estimator.convert.scalars import MODES, MODES_OUT, ORDERS, ORDERS_OUT, SOURCES_OUT
 from estimator.runtime.delta import SnapshotDelta
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from sched_client.model import KappaEntry, Key, Partition, ServiceTime, Settings, Snapshot
+
+_DEFAULTS: Final = Settings()
 
 
 def kappa_to_proto(key: Key, entry: KappaEntry) -> pb.KappaEntry:
@@ -90,14 +94,25 @@ def service_from_proto(message: pb.ServiceTime) -> tuple[str, ServiceTime]:
 def partition_to_proto(model: str, partition: Partition) -> pb.Partition:
     """Convert one model's queues."""
     return pb.Partition(
-        model_id=model, boundary_seconds=partition.boundaries_s, queue_ids=partition.queue_ids
+        model_id=model,
+        boundary_seconds=partition.boundaries_s,
+        queue_ids=partition.queue_ids,
+        lower_seconds=partition.lowers_s,
+        upper_seconds=partition.uppers_s,
+        mean_seconds=partition.means_s,
+        share_ratios=partition.shares,
     )
 
 
 def partition_from_proto(message: pb.Partition) -> tuple[str, Partition]:
     """Convert one model's queues."""
     return message.model_id, Partition(
-        boundaries_s=tuple(message.boundary_seconds), queue_ids=tuple(message.queue_ids)
+        boundaries_s=tuple(message.boundary_seconds),
+        queue_ids=tuple(message.queue_ids),
+        lowers_s=tuple(message.lower_seconds),
+        uppers_s=tuple(message.upper_seconds),
+        means_s=tuple(message.mean_seconds),
+        shares=tuple(message.share_ratios),
     )
 
 
@@ -111,19 +126,45 @@ def settings_to_proto(settings: Settings) -> pb.Settings:
         burst_request_count=settings.burst_requests,
         guard_seconds=settings.guard_s,
         reorder_above_count=settings.reorder_above,
+        reorder_until_count=settings.reorder_until,
+        within_order=scalars.WITHINS_OUT[settings.within],
+        between_order=scalars.BETWEENS_OUT[settings.between],
+        urgency_weight=settings.w_urgency,
+        fairness_weight=settings.w_fairness,
+        aging_rate=settings.aging_rate,
+        aging_power=settings.aging_power,
+        tier_weight=None if math.isinf(settings.tier_weight) else settings.tier_weight,
+        preemption_order=scalars.PREEMPTIONS_OUT[settings.preemption],
     )
 
 
 def settings_from_proto(message: pb.Settings) -> Settings:
-    """Convert the settings; an unknown mode is ``off`` (FCFS), an unknown order ``service``."""
+    """Convert the settings; an unknown mode is ``off`` (FCFS), an unknown order ``service``.
+
+    What an older sidecar does not say has the default of `Settings`.
+    """
+    has = message.HasField
     return Settings(
         mode=MODES.get(message.mode, "off"),
         policy=message.policy,
         order_by=ORDERS.get(message.order_by, "service"),
         phi=message.overtaking_ratio,
         burst_requests=message.burst_request_count,
-        guard_s=message.guard_seconds if message.HasField("guard_seconds") else None,
+        guard_s=message.guard_seconds if has("guard_seconds") else None,
         reorder_above=message.reorder_above_count,
+        reorder_until=(
+            message.reorder_until_count
+            if has("reorder_until_count")
+            else message.reorder_above_count
+        ),
+        within=scalars.WITHINS.get(message.within_order, _DEFAULTS.within),
+        between=scalars.BETWEENS.get(message.between_order, _DEFAULTS.between),
+        w_urgency=message.urgency_weight if has("urgency_weight") else _DEFAULTS.w_urgency,
+        w_fairness=message.fairness_weight if has("fairness_weight") else _DEFAULTS.w_fairness,
+        aging_rate=message.aging_rate if has("aging_rate") else _DEFAULTS.aging_rate,
+        aging_power=message.aging_power if has("aging_power") else _DEFAULTS.aging_power,
+        tier_weight=message.tier_weight if has("tier_weight") else math.inf,
+        preemption=scalars.PREEMPTIONS.get(message.preemption_order, "last"),
     )
 
 

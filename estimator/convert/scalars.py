@@ -12,7 +12,15 @@ from estimator.core.drift_event import DriftKind
 from estimator.core.lesson import Lesson
 from estimator.core.observation import FinishReason
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
-from sched_client.model import Mode, OrderBy, RequestKind, Source
+from sched_client.model import (
+    Between,
+    Mode,
+    OrderBy,
+    Preemption,
+    RequestKind,
+    Source,
+    Within,
+)
 
 _INT32_MAX: Final = 2**31 - 1
 _NANOS: Final = 1_000_000_000
@@ -25,6 +33,19 @@ MODES: Final[dict[pb.Mode, Mode]] = {
 ORDERS: Final[dict[pb.OrderBy, OrderBy]] = {
     pb.ORDER_BY_SERVICE: "service",
     pb.ORDER_BY_TOKENS: "tokens",
+}
+WITHINS: Final[dict[pb.WithinOrder, Within]] = {
+    pb.WITHIN_ORDER_FCFS: "fcfs",
+    pb.WITHIN_ORDER_SCORE: "score",
+}
+BETWEENS: Final[dict[pb.BetweenOrder, Between]] = {
+    pb.BETWEEN_ORDER_SCORE: "score",
+    pb.BETWEEN_ORDER_RATIO: "ratio",
+    pb.BETWEEN_ORDER_SHORTEST: "shortest",
+}
+PREEMPTIONS: Final[dict[pb.PreemptionOrder, Preemption]] = {
+    pb.PREEMPTION_ORDER_LAST: "last",
+    pb.PREEMPTION_ORDER_LEAST_LOST: "least_lost",
 }
 KINDS: Final[dict[pb.RequestKind, RequestKind]] = {
     pb.REQUEST_KIND_TRANSCRIPTION: "transcription",
@@ -56,6 +77,9 @@ LESSONS: Final[dict[pb.Lesson, Lesson]] = {
 }
 MODES_OUT: Final = {name: number for number, name in MODES.items()}
 ORDERS_OUT: Final = {name: number for number, name in ORDERS.items()}
+WITHINS_OUT: Final = {name: number for number, name in WITHINS.items()}
+BETWEENS_OUT: Final = {name: number for number, name in BETWEENS.items()}
+PREEMPTIONS_OUT: Final = {name: number for number, name in PREEMPTIONS.items()}
 KINDS_OUT: Final = {name: number for number, name in KINDS.items()}
 FINISHES_OUT: Final = {name: number for number, name in FINISHES.items()}
 SOURCES_OUT: Final = {name: number for number, name in SOURCES.items()}

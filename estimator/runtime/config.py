@@ -4,8 +4,10 @@ A value comes from, the later ones winning: the default, the TOML file, ``KAPPAD
 variables, flags.
 """
 
+import math
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -21,11 +23,15 @@ from estimator.runtime.address import AddressError, TcpAddress, parse_http, pars
 from sched_client.model import (
     DEFAULT_KAPPA_TOKENS_PER_S,
     MAX_REORDER_ABOVE,
+    Between,
     Mode,
     OrderBy,
+    Preemption,
     Settings,
+    Within,
 )
 from sched_client.policies import POLICY_NAMES
+from sched_client.validity import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 
 __all__ = ["ConfigError", "ServeConfig", "load_config", "unknown_variables"]
 
@@ -34,6 +40,13 @@ _Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 # An int32 of the API holds them, and an integer of SQLite.
 _MOST: Final = 2**31 - 1
 _Count = Annotated[int, Field(ge=1, le=_MOST)]
+
+
+_DEFAULTS: Final = Settings()
+
+
+def _weight(name: str) -> Any:  # Any: a Field's own type is no class
+    return Field(ge=0.0, le=WEIGHT_LIMITS[name])
 
 
 class ConfigError(ValueError):
@@ -55,8 +68,12 @@ class ServeConfig(BaseSettings):
         Directory of the store, or ``:memory:``.
     seed : str
         File of ``kappad export --model`` that an empty store starts from; empty for none.
-    mode, policy, order_by, phi, burst_requests, guard_s, reorder_above
+    mode, policy, order_by, phi, burst_requests, guard_s, reorder_above, reorder_until
         Initial `Settings`; a mode that was set at run time wins over ``mode``.
+    within, between, w_urgency, w_fairness, aging_rate, aging_power
+        Initial `Settings`, for the policy ewsjf.
+    tier_weight, preemption
+        Initial `Settings`; ``inf`` for the first lets a smaller priority always go first.
     prior_kappa : float
         Tokens per second of audio assumed before anything is learned, > 0.
     publish_interval_s : float
@@ -112,13 +129,22 @@ class ServeConfig(BaseSettings):
     allow_remote: bool = False
     state_dir: Annotated[str, Field(min_length=1)] = "/var/lib/kappad"
     seed: str = ""
-    mode: Mode = "shadow"
-    policy: str = "sjf"
-    order_by: OrderBy = "service"
-    phi: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.3
-    burst_requests: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 12.0
-    guard_s: _Positive | None = None
-    reorder_above: Annotated[int, Field(ge=0, le=MAX_REORDER_ABOVE)] = 8
+    mode: Mode = _DEFAULTS.mode
+    policy: str = _DEFAULTS.policy
+    order_by: OrderBy = _DEFAULTS.order_by
+    phi: Annotated[float, Field(ge=0.0, lt=1.0)] = _DEFAULTS.phi
+    burst_requests: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = _DEFAULTS.burst_requests
+    guard_s: _Positive | None = _DEFAULTS.guard_s
+    reorder_above: Annotated[int, Field(ge=0, le=MAX_REORDER_ABOVE)] = _DEFAULTS.reorder_above
+    reorder_until: Annotated[int, Field(ge=0)] = _DEFAULTS.reorder_until
+    within: Within = _DEFAULTS.within
+    between: Between = _DEFAULTS.between
+    w_urgency: Annotated[float, _weight("w_urgency")] = _DEFAULTS.w_urgency
+    w_fairness: Annotated[float, _weight("w_fairness")] = _DEFAULTS.w_fairness
+    aging_rate: Annotated[float, _weight("aging_rate")] = _DEFAULTS.aging_rate
+    aging_power: Annotated[float, _weight("aging_power")] = _DEFAULTS.aging_power
+    tier_weight: Annotated[float, Field(ge=1.0)] = _DEFAULTS.tier_weight
+    preemption: Preemption = _DEFAULTS.preemption
     prior_kappa: _Positive = DEFAULT_KAPPA_TOKENS_PER_S
     publish_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 0.2
     bookmark_interval_s: Annotated[float, Field(gt=0.0, le=60.0)] = 5.0
@@ -171,8 +197,15 @@ class ServeConfig(BaseSettings):
         # A variable cannot say None otherwise.
         return None if value in ("", "none", "off") else value
 
+    @field_validator("tier_weight")
+    @classmethod
+    def _usable_tier_weight(cls, value: float) -> float:
+        if MAX_TIER_WEIGHT < value < math.inf:
+            raise ValueError(f"must be at most {MAX_TIER_WEIGHT:g}, or inf")
+        return value
+
     @model_validator(mode="after")
-    def _addresses(self) -> "ServeConfig":
+    def _consistent(self) -> "ServeConfig":
         listen = parse_listen(self.listen)
         http = parse_http(self.http)
         for name, address in (("listen", listen), ("http", http)):
@@ -181,6 +214,11 @@ class ServeConfig(BaseSettings):
                     f"{name}={address.text!r} can be reached from other machines, and there is no "
                     "authentication; use a unix socket, 127.0.0.1, or allow_remote=true"
                 )
+        if self.reorder_until > self.reorder_above:
+            raise ValueError(
+                f"reorder_until={self.reorder_until} is above reorder_above={self.reorder_above}; "
+                "lower it, or raise the other"
+            )
         if self.backlog_limit < self.batch_limit:
             raise ValueError(
                 f"backlog_limit={self.backlog_limit} is below batch_limit={self.batch_limit}, so "
@@ -190,15 +228,7 @@ class ServeConfig(BaseSettings):
 
     def settings(self) -> Settings:
         """Give the initial settings of the schedulers."""
-        return Settings(
-            mode=self.mode,
-            policy=self.policy,
-            order_by=self.order_by,
-            phi=self.phi,
-            burst_requests=self.burst_requests,
-            guard_s=self.guard_s,
-            reorder_above=self.reorder_above,
-        )
+        return Settings(**{one.name: getattr(self, one.name) for one in fields(Settings)})
 
 
 def load_config(

@@ -1,11 +1,13 @@
-"""Messages to the client's model and back; the only reader of generated types with `channel`.
+"""Messages to the client's model and back.
+
+With `parts` and `channel` the only reader of generated types.
 
 Long conversions go through a `Pacer`, so that the engine's thread is never kept waiting for the
 interpreter's lock for longer than a slice.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -16,14 +18,12 @@ from sched_client.model import (
     KappaEntry,
     Key,
     Mode,
-    Partition,
-    ServiceTime,
-    Settings,
     Snapshot,
 )
 from sched_client.request_ids import HashKey, caller_part
 from sched_client.transport.pacing import Pacer
 from sched_client.transport.packed import KeyPool, PackedKappas
+from sched_client.transport.parts import read_partition, read_service, read_settings
 from sched_client.transport.wire import Field, WireError, cuts, fields
 from sched_client.validity import invalid_entry_reason, invalid_frame_reason
 
@@ -39,11 +39,6 @@ MAX_KEYS: Final = 50_000
 # A caller's own words beyond the API's limit are left out, so that they cannot lose a completion.
 _MAX_LABEL_LENGTH: Final = 128
 
-_MODES: Final[Mapping[int, Mode]] = {
-    pb.MODE_OFF: "off",
-    pb.MODE_SHADOW: "shadow",
-    pb.MODE_ON: "on",
-}
 _MODE_MESSAGES: Final[Mapping[Mode, pb.Mode]] = {
     "off": pb.MODE_OFF,
     "shadow": pb.MODE_SHADOW,
@@ -136,9 +131,9 @@ def read_snapshot(envelope: Envelope, pacer: Pacer, pool: KeyPool) -> Snapshot:
             instance_id=envelope.head.instance_id,
             created_s=_unix_s(envelope.head),
             kappas=kappas,
-            services={message.model_id: _service(message) for message in frame.services},
-            partitions={message.model_id: _partition(message) for message in frame.partitions},
-            settings=_settings(frame.settings),
+            services={message.model_id: read_service(message) for message in frame.services},
+            partitions={message.model_id: read_partition(message) for message in frame.partitions},
+            settings=read_settings(frame.settings),
         )
     )
 
@@ -163,8 +158,8 @@ def read_delta(envelope: Envelope, base: Snapshot, pacer: Pacer, pool: KeyPool) 
         frame.MergeFrom(piece)
     if GLOBAL_KEY not in kappas:
         raise InvalidSnapshotError("removed_kappas: the global key cannot be removed")
-    services = {message.model_id: _service(message) for message in frame.services}
-    partitions = {message.model_id: _partition(message) for message in frame.partitions}
+    services = {message.model_id: read_service(message) for message in frame.services}
+    partitions = {message.model_id: read_partition(message) for message in frame.partitions}
     return _checked(
         Snapshot(
             version=envelope.head.version,
@@ -173,7 +168,9 @@ def read_delta(envelope: Envelope, base: Snapshot, pacer: Pacer, pool: KeyPool) 
             kappas=kappas,
             services={**base.services, **services},
             partitions={**base.partitions, **partitions},
-            settings=_settings(frame.settings) if frame.HasField("settings") else base.settings,
+            settings=read_settings(frame.settings)
+            if frame.HasField("settings")
+            else base.settings,
         )
     )
 
@@ -238,39 +235,6 @@ def _key(message: pb.KappaEntry) -> Key:
         message.task,
         message.language,
         message.timestamps if message.HasField("timestamps") else None,
-    )
-
-
-def _service(message: pb.ServiceTime) -> ServiceTime:
-    return ServiceTime(
-        overhead_s=message.overhead_seconds,
-        seconds_per_token=message.seconds_per_token,
-        seconds_per_prompt_token=message.seconds_per_prompt_token,
-        reference_concurrency=message.reference_concurrency,
-        mean_service_s=message.mean_service_seconds,
-        mean_tokens=message.mean_token_count,
-        mean_audio_s=message.mean_audio_seconds,
-        sample_count=message.sample_count,
-    )
-
-
-def _partition(message: pb.Partition) -> Partition:
-    return Partition(
-        boundaries_s=tuple(message.boundary_seconds), queue_ids=tuple(message.queue_ids)
-    )
-
-
-def _settings(message: pb.Settings) -> Settings:
-    # An unknown mode is refused by the check that follows, under the name it has here.
-    mode = _MODES.get(message.mode) or cast("Mode", f"mode {message.mode}")
-    return Settings(
-        mode=mode,
-        policy=message.policy,
-        order_by="tokens" if message.order_by == pb.ORDER_BY_TOKENS else "service",
-        phi=message.overtaking_ratio,
-        burst_requests=message.burst_request_count,
-        guard_s=message.guard_seconds if message.HasField("guard_seconds") else None,
-        reorder_above=message.reorder_above_count,
     )
 
 

@@ -57,6 +57,10 @@ _PARTITIONS = st.builds(
     Partition,
     boundaries_s=st.lists(_REAL, max_size=3).map(tuple),
     queue_ids=st.lists(_NAME, max_size=4).map(tuple),
+    lowers_s=st.lists(_REAL, max_size=4).map(tuple),
+    uppers_s=st.lists(_REAL, max_size=4).map(tuple),
+    means_s=st.lists(_REAL, max_size=4).map(tuple),
+    shares=st.lists(_REAL, max_size=4).map(tuple),
 )
 _SETTINGS = st.builds(
     Settings,
@@ -67,6 +71,15 @@ _SETTINGS = st.builds(
     burst_requests=_REAL,
     guard_s=st.none() | _REAL,
     reorder_above=_COUNT,
+    reorder_until=_COUNT,
+    within=st.sampled_from(("fcfs", "score")),
+    between=st.sampled_from(("score", "ratio", "shortest")),
+    w_urgency=_REAL,
+    w_fairness=_REAL,
+    aging_rate=_REAL,
+    aging_power=_REAL,
+    tier_weight=_REAL | st.just(math.inf),
+    preemption=st.sampled_from(("last", "least_lost")),
 )
 _KINDS = st.sampled_from(("transcription", "detection", "beam_step", "session", "text"))
 _COMPLETIONS = st.builds(
@@ -291,6 +304,31 @@ def test_an_unknown_mode_in_settings_is_off_and_in_requests_an_error() -> None:
     assert convert.settings_from_proto(settings).mode == "off"
     with pytest.raises(convert.ConversionError, match="MODE_SHADOW"):
         convert.mode_from_proto(pb.MODE_UNSPECIFIED)
+
+
+# The fields 8, 9 and 15 as varints: values that this version does not know.
+@pytest.mark.parametrize("unknown", [b"", b"\x40\x63\x48\x63\x78\x63"])
+def test_settings_that_a_sidecar_does_not_know_or_say_have_their_defaults(unknown: bytes) -> None:
+    message = pb.Settings(
+        policy="sjf", mode=pb.MODE_ON, overtaking_ratio=0.3, reorder_above_count=5
+    )
+    message.MergeFromString(unknown)
+    expected = Settings(
+        mode="on",
+        policy="sjf",
+        phi=0.3,
+        burst_requests=0.0,
+        guard_s=None,
+        reorder_above=5,
+        reorder_until=5,
+    )
+    assert convert.settings_from_proto(message) == expected
+
+
+def test_an_infinite_tier_weight_is_absent_on_the_wire() -> None:
+    message = convert.settings_to_proto(Settings(tier_weight=math.inf, w_urgency=0.0))
+    assert not message.HasField("tier_weight")
+    assert message.HasField("urgency_weight")
 
 
 def test_a_count_beyond_int32_is_clipped() -> None:

@@ -156,10 +156,38 @@ BAD_SNAPSHOTS: dict[str, dict[str, object]] = {
     "negative overhead": {"services": {"": ServiceTime(overhead_s=-1.0)}},
     "unsorted": {"partitions": {"m": Partition(boundaries_s=(2.0, 1.0), queue_ids=tuple("abc"))}},
     "too few queues": {"partitions": {"m": Partition(boundaries_s=(2.0,), queue_ids=("a",))}},
+    "a queue twice": {"partitions": {"m": Partition(boundaries_s=(2.0,), queue_ids=("a", "a"))}},
+    "a queue without a name": {"partitions": {"m": Partition(queue_ids=("",))}},
+    "too many queues": {
+        "partitions": {
+            "m": Partition(
+                boundaries_s=tuple(map(float, range(64))), queue_ids=tuple(map(str, range(65)))
+            )
+        }
+    },
+    "means of other queues": {"partitions": {"m": Partition(means_s=(1.0, 2.0))}},
+    "a mean of nothing": {"partitions": {"m": Partition(means_s=(0.0,))}},
+    "a nan share": {"partitions": {"m": Partition(shares=(math.nan,))}},
+    "a share above all": {"partitions": {"m": Partition(shares=(1.1,))}},
+    "lowers without uppers": {"partitions": {"m": Partition(lowers_s=(1.0,))}},
+    "upside down": {"partitions": {"m": Partition(lowers_s=(1.0,), uppers_s=(0.5,))}},
+    "endless": {"partitions": {"m": Partition(lowers_s=(1.0,), uppers_s=(math.inf,))}},
+    "unknown within": {"settings": Settings(within="x")},  # type: ignore[arg-type]  # on purpose
+    "unknown between": {"settings": Settings(between="x")},  # type: ignore[arg-type]  # as above
+    "unknown preemption": {"settings": Settings(preemption="x")},  # type: ignore[arg-type]  # dito
+    "negative urgency": {"settings": Settings(w_urgency=-1.0)},
+    "nan fairness": {"settings": Settings(w_fairness=math.nan)},
+    "endless aging": {"settings": Settings(aging_rate=math.inf)},
+    "steep aging": {"settings": Settings(aging_power=4.1)},
+    "a tier worth less": {"settings": Settings(tier_weight=0.9)},
+    "a tier worth too much": {"settings": Settings(tier_weight=1e7)},
+    "an infinitely negative tier": {"settings": Settings(tier_weight=-math.inf)},
     "phi of one": {"settings": Settings(phi=1.0)},
     "nan burst": {"settings": Settings(burst_requests=math.nan)},
     "zero guard": {"settings": Settings(guard_s=0.0)},
     "many by arrival": {"settings": Settings(reorder_above=65)},
+    "ordered until more wait than it begins with": {"settings": Settings(reorder_until=9)},
+    "ordered until fewer than none wait": {"settings": Settings(reorder_until=-1)},
     "fewer than none by arrival": {"settings": Settings(reorder_above=-1)},
     "unknown mode": {"settings": Settings(mode="fast")},  # type: ignore[arg-type]  # on purpose
 }

@@ -1,10 +1,13 @@
 """Where settings come from, and what a bad one is answered with."""
 
+import math
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from estimator.runtime.config import ConfigError, ServeConfig, load_config, unknown_variables
+from sched_client.model import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +49,44 @@ def test_a_guard_can_be_switched_off_by_a_variable(monkeypatch: pytest.MonkeyPat
     assert load_config().guard_s == 30.0
 
 
+def test_what_is_not_configured_is_as_in_the_settings_own_defaults() -> None:
+    assert load_config().settings() == Settings()
+
+
+def test_every_setting_can_be_configured_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Settings(
+        mode="on",
+        policy="hrrn",
+        order_by="tokens",
+        phi=0.25,
+        burst_requests=3.5,
+        guard_s=40.0,
+        reorder_above=5,
+        reorder_until=3,
+        within="score",
+        between="ratio",
+        w_urgency=2.5,
+        w_fairness=0.125,
+        aging_rate=0.5,
+        aging_power=1.5,
+        tier_weight=4.0,
+        preemption="least_lost",
+    )
+    for one in fields(Settings):
+        value = getattr(asked, one.name)
+        assert value != one.default, f"{one.name} would not be noticed"
+        monkeypatch.setenv(f"KAPPAD_SERVE_{one.name.upper()}", str(value))
+    assert load_config().settings() == asked
+
+
+def test_a_tier_weight_can_be_infinite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "kappad.toml"
+    file.write_text("tier_weight = inf\n")
+    assert load_config(config_file=file).tier_weight == math.inf
+    monkeypatch.setenv("KAPPAD_SERVE_TIER_WEIGHT", "inf")
+    assert load_config().tier_weight == math.inf
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -55,6 +96,17 @@ def test_a_guard_can_be_switched_off_by_a_variable(monkeypatch: pytest.MonkeyPat
         ({"batch_limit": 0}, ("batch_limit=0", "greater than or equal to 1")),
         ({"burst_requests": float("inf")}, ("burst_requests=inf", "finite")),
         ({"reorder_above": 65}, ("reorder_above=65", "less than or equal to 64")),
+        ({"reorder_above": 1}, ("reorder_until=2", "reorder_above=1", "lower it")),
+        ({"reorder_until": -1}, ("reorder_until=-1", "greater than or equal to 0")),
+        ({"within": "sjf"}, ("within='sjf'", "'fcfs' or 'score'", "KAPPAD_SERVE_WITHIN")),
+        ({"between": ""}, ("between=''", "'score', 'ratio' or 'shortest'")),
+        ({"w_urgency": -1.0}, ("w_urgency=-1.0", "greater than or equal to 0")),
+        ({"w_fairness": float("nan")}, ("w_fairness=nan",)),
+        ({"aging_rate": float("inf")}, ("aging_rate=inf", "less than or equal to 1000000000")),
+        ({"aging_power": 4.5}, ("aging_power=4.5", "less than or equal to 4")),
+        ({"tier_weight": 0.5}, ("tier_weight=0.5", "greater than or equal to 1")),
+        ({"tier_weight": 2e6}, ("tier_weight=2000000.0", "at most 1e+06, or inf")),
+        ({"preemption": "first"}, ("preemption='first'", "'last' or 'least_lost'")),
         ({"backlog_limit": 2**31}, (f"backlog_limit={2**31}", f"equal to {2**31 - 1}")),
         ({"key_limit": 2**31}, (f"key_limit={2**31}", f"equal to {2**31 - 1}")),
         ({"state_dir": ""}, ("state_dir=''", "at least 1 character")),

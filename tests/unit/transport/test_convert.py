@@ -1,13 +1,16 @@
 """Messages to the model and reports to messages."""
 
 import hashlib
+import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from estimator.convert import partition_to_proto, settings_to_proto
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
-from sched_client.model import Features, KappaEntry, Key, Snapshot
+from sched_client.model import Features, KappaEntry, Key, Partition, Settings, Snapshot
 from sched_client.transport import convert
 from sched_client.transport.pacing import Pacer
 from sched_client.transport.packed import KeyPool
@@ -55,6 +58,64 @@ def test_a_short_queue_outside_its_limits_is_refused(told: int) -> None:
     message.snapshot.settings.reorder_above_count = told
     with pytest.raises(convert.InvalidSnapshotError, match=f"reorder_above: {told} is not in"):
         _read(message)
+
+
+# The fields 8, 9 and 15 as varints: values that this version does not know.
+@pytest.mark.parametrize("unknown", [b"", b"\x40\x63\x48\x63\x78\x63"])
+def test_settings_that_are_unknown_or_not_said_have_their_defaults(unknown: bytes) -> None:
+    message = snapshot(1)
+    message.snapshot.settings.reorder_above_count = 5
+    message.snapshot.settings.MergeFromString(unknown)
+    read, told = _read(message).settings, message.snapshot.settings
+    assert read == Settings(
+        mode="on",
+        policy="hrrn",
+        phi=told.overtaking_ratio,
+        burst_requests=told.burst_request_count,
+        guard_s=told.guard_seconds,
+        reorder_above=5,
+        reorder_until=5,
+    )
+
+
+def test_settings_and_queues_are_read_as_the_sidecar_wrote_them() -> None:
+    settings = Settings(
+        mode="on",
+        policy="ewsjf",
+        reorder_above=6,
+        reorder_until=0,
+        within="score",
+        between="shortest",
+        w_urgency=0.0,
+        w_fairness=2.0,
+        aging_rate=0.5,
+        aging_power=1.0,
+        tier_weight=3.0,
+        preemption="least_lost",
+    )
+    partition = Partition(
+        boundaries_s=(1.0,),
+        queue_ids=("q0", "q4"),
+        lowers_s=(0.2, 1.5),
+        uppers_s=(0.8, 9.0),
+        means_s=(0.5, 4.0),
+        shares=(0.75, 0.25),
+    )
+    message = snapshot(
+        1,
+        settings=settings_to_proto(settings),
+        partitions=[partition_to_proto("whisper", partition)],
+    )
+    read = _read(message)
+    assert read.settings == settings
+    assert read.partitions == {"whisper": partition}
+    wider = replace(settings, tier_weight=math.inf)
+    change = delta(2, 1, settings=settings_to_proto(wider))
+    change.delta.partitions.append(partition_to_proto("whisper", Partition()))
+    envelope = convert.open_envelope(change.SerializeToString())
+    UNPACED.begin()
+    changed = convert.read_delta(envelope, read, UNPACED, POOL)
+    assert (changed.settings, changed.partitions) == (wider, {"whisper": Partition()})
 
 
 @given(st.lists(st.integers(0, 400), max_size=300, unique=True))

@@ -20,6 +20,25 @@ class OrderBy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ORDER_BY_SERVICE: _ClassVar[OrderBy]
     ORDER_BY_TOKENS: _ClassVar[OrderBy]
 
+class WithinOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WITHIN_ORDER_UNSPECIFIED: _ClassVar[WithinOrder]
+    WITHIN_ORDER_FCFS: _ClassVar[WithinOrder]
+    WITHIN_ORDER_SCORE: _ClassVar[WithinOrder]
+
+class BetweenOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BETWEEN_ORDER_UNSPECIFIED: _ClassVar[BetweenOrder]
+    BETWEEN_ORDER_SCORE: _ClassVar[BetweenOrder]
+    BETWEEN_ORDER_RATIO: _ClassVar[BetweenOrder]
+    BETWEEN_ORDER_SHORTEST: _ClassVar[BetweenOrder]
+
+class PreemptionOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PREEMPTION_ORDER_UNSPECIFIED: _ClassVar[PreemptionOrder]
+    PREEMPTION_ORDER_LAST: _ClassVar[PreemptionOrder]
+    PREEMPTION_ORDER_LEAST_LOST: _ClassVar[PreemptionOrder]
+
 class RequestKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     REQUEST_KIND_UNSPECIFIED: _ClassVar[RequestKind]
@@ -64,6 +83,16 @@ MODE_ON: Mode
 ORDER_BY_UNSPECIFIED: OrderBy
 ORDER_BY_SERVICE: OrderBy
 ORDER_BY_TOKENS: OrderBy
+WITHIN_ORDER_UNSPECIFIED: WithinOrder
+WITHIN_ORDER_FCFS: WithinOrder
+WITHIN_ORDER_SCORE: WithinOrder
+BETWEEN_ORDER_UNSPECIFIED: BetweenOrder
+BETWEEN_ORDER_SCORE: BetweenOrder
+BETWEEN_ORDER_RATIO: BetweenOrder
+BETWEEN_ORDER_SHORTEST: BetweenOrder
+PREEMPTION_ORDER_UNSPECIFIED: PreemptionOrder
+PREEMPTION_ORDER_LAST: PreemptionOrder
+PREEMPTION_ORDER_LEAST_LOST: PreemptionOrder
 REQUEST_KIND_UNSPECIFIED: RequestKind
 REQUEST_KIND_TRANSCRIPTION: RequestKind
 REQUEST_KIND_DETECTION: RequestKind
@@ -399,17 +428,25 @@ class ServiceTime(_message.Message):
     def __init__(self, model_id: _Optional[str] = ..., overhead_seconds: _Optional[float] = ..., seconds_per_token: _Optional[float] = ..., seconds_per_prompt_token: _Optional[float] = ..., reference_concurrency: _Optional[float] = ..., mean_service_seconds: _Optional[float] = ..., mean_token_count: _Optional[float] = ..., mean_audio_seconds: _Optional[float] = ..., sample_count: _Optional[int] = ...) -> None: ...
 
 class Partition(_message.Message):
-    __slots__ = ("model_id", "boundary_seconds", "queue_ids")
+    __slots__ = ("model_id", "boundary_seconds", "queue_ids", "lower_seconds", "upper_seconds", "mean_seconds", "share_ratios")
     MODEL_ID_FIELD_NUMBER: _ClassVar[int]
     BOUNDARY_SECONDS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOWER_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    UPPER_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MEAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_RATIOS_FIELD_NUMBER: _ClassVar[int]
     model_id: str
     boundary_seconds: _containers.RepeatedScalarFieldContainer[float]
     queue_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, model_id: _Optional[str] = ..., boundary_seconds: _Optional[_Iterable[float]] = ..., queue_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    lower_seconds: _containers.RepeatedScalarFieldContainer[float]
+    upper_seconds: _containers.RepeatedScalarFieldContainer[float]
+    mean_seconds: _containers.RepeatedScalarFieldContainer[float]
+    share_ratios: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, model_id: _Optional[str] = ..., boundary_seconds: _Optional[_Iterable[float]] = ..., queue_ids: _Optional[_Iterable[str]] = ..., lower_seconds: _Optional[_Iterable[float]] = ..., upper_seconds: _Optional[_Iterable[float]] = ..., mean_seconds: _Optional[_Iterable[float]] = ..., share_ratios: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("mode", "policy", "order_by", "overtaking_ratio", "burst_request_count", "guard_seconds", "reorder_above_count")
+    __slots__ = ("mode", "policy", "order_by", "overtaking_ratio", "burst_request_count", "guard_seconds", "reorder_above_count", "within_order", "between_order", "urgency_weight", "fairness_weight", "aging_rate", "aging_power", "tier_weight", "preemption_order", "reorder_until_count")
     MODE_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
@@ -417,6 +454,15 @@ class Settings(_message.Message):
     BURST_REQUEST_COUNT_FIELD_NUMBER: _ClassVar[int]
     GUARD_SECONDS_FIELD_NUMBER: _ClassVar[int]
     REORDER_ABOVE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_ORDER_FIELD_NUMBER: _ClassVar[int]
+    BETWEEN_ORDER_FIELD_NUMBER: _ClassVar[int]
+    URGENCY_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    FAIRNESS_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    AGING_RATE_FIELD_NUMBER: _ClassVar[int]
+    AGING_POWER_FIELD_NUMBER: _ClassVar[int]
+    TIER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTION_ORDER_FIELD_NUMBER: _ClassVar[int]
+    REORDER_UNTIL_COUNT_FIELD_NUMBER: _ClassVar[int]
     mode: Mode
     policy: str
     order_by: OrderBy
@@ -424,7 +470,16 @@ class Settings(_message.Message):
     burst_request_count: float
     guard_seconds: float
     reorder_above_count: int
-    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., policy: _Optional[str] = ..., order_by: _Optional[_Union[OrderBy, str]] = ..., overtaking_ratio: _Optional[float] = ..., burst_request_count: _Optional[float] = ..., guard_seconds: _Optional[float] = ..., reorder_above_count: _Optional[int] = ...) -> None: ...
+    within_order: WithinOrder
+    between_order: BetweenOrder
+    urgency_weight: float
+    fairness_weight: float
+    aging_rate: float
+    aging_power: float
+    tier_weight: float
+    preemption_order: PreemptionOrder
+    reorder_until_count: int
+    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., policy: _Optional[str] = ..., order_by: _Optional[_Union[OrderBy, str]] = ..., overtaking_ratio: _Optional[float] = ..., burst_request_count: _Optional[float] = ..., guard_seconds: _Optional[float] = ..., reorder_above_count: _Optional[int] = ..., within_order: _Optional[_Union[WithinOrder, str]] = ..., between_order: _Optional[_Union[BetweenOrder, str]] = ..., urgency_weight: _Optional[float] = ..., fairness_weight: _Optional[float] = ..., aging_rate: _Optional[float] = ..., aging_power: _Optional[float] = ..., tier_weight: _Optional[float] = ..., preemption_order: _Optional[_Union[PreemptionOrder, str]] = ..., reorder_until_count: _Optional[int] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()
