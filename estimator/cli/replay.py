@@ -51,6 +51,7 @@ def replay(
     phi: options.Phi = _DEFAULTS.phi,
     burst_requests: options.BurstRequests = _DEFAULTS.burst_requests,
     reorder_above: options.ReorderAbove = _DEFAULTS.reorder_above,
+    setting: options.Set = None,
     no_guard: options.NoGuard = False,
     order_by: options.OrderByName = "service",
     estimates: options.EstimatesName = "learned",
@@ -81,7 +82,12 @@ def replay(
         arrivals, gamma_cv, diurnal_amplitude, diurnal_period_s, burst_cycle_s
     )
     settings = inputs.settings_of(
-        phi, burst_requests, reorder_above, no_guard=no_guard, order_by=order_by
+        phi,
+        burst_requests,
+        reorder_above,
+        no_guard=no_guard,
+        order_by=order_by,
+        texts=setting or (),
     )
     requested, all_good = inputs.workload_of(
         inputs.files_of(files, trace, workload),

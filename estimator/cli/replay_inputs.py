@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import typer
 
 from estimator.cli import replay_options as options
+from estimator.cli.settings_text import with_texts
 from estimator.cli.terminal import EXIT_PARTIAL, EXIT_USAGE, CommandError, warn
 from sched_client.model import MAX_REORDER_ABOVE, OrderBy, Settings
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:  # numpy and the core only when the command runs
     from estimator.replay.runs import EstimateKind
     from estimator.replay.workload import Workload
 
+_DEFAULTS: Final = Settings()
 # Bad rows named one by one; a file with more is another kind of file.
 _MAX_NAMED: Final = 20
 # A synthetic mix has no length of its own; ten batches of an A100's 256 slots.
@@ -77,9 +80,15 @@ def arrivals_of(
 
 
 def settings_of(
-    phi: float, burst_requests: float, reorder_above: int, *, no_guard: bool, order_by: str
+    phi: float,
+    burst_requests: float,
+    reorder_above: int,
+    *,
+    no_guard: bool,
+    order_by: str,
+    texts: Sequence[str] = (),
 ) -> Settings:
-    """Check the guard and the unit of work."""
+    """Check the guard, the unit of work, and what ``--set`` says; that wins, but for no guard."""
     options.one_of(order_by, get_args(OrderBy), "--order-by")
     if not 0.0 <= phi < 1.0:
         raise typer.BadParameter(f"{phi:g} is not in [0, 1)", param_hint="--phi")
@@ -89,12 +98,20 @@ def settings_of(
     if not 0 <= reorder_above <= MAX_REORDER_ABOVE:
         text = f"{reorder_above} is not in [0, {MAX_REORDER_ABOVE}]; 0 always asks the policy"
         raise typer.BadParameter(text, param_hint="--reorder-above")
-    return Settings(
+    settings = Settings(
         order_by=cast("OrderBy", order_by),  # checked just above
         phi=phi,
-        burst_requests=math.inf if no_guard else burst_requests,
-        reorder_above=0 if no_guard else reorder_above,
+        burst_requests=burst_requests,
+        reorder_above=reorder_above,
+        reorder_until=min(_DEFAULTS.reorder_until, reorder_above),
     )
+    try:
+        settings = with_texts(settings, texts, fixed=("mode", "policy"))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--set") from error
+    if no_guard:
+        return replace(settings, burst_requests=math.inf, reorder_above=0, reorder_until=0)
+    return settings
 
 
 def check_plot(plot: Path | None, capacity: str) -> None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from sched_client.policies import POLICY_NAMES
+
 Files = Annotated[
     list[Path] | None,
     typer.Argument(metavar="FILE", help="Traces, in CSV or JSON Lines.", show_default=False),
@@ -71,7 +73,10 @@ Load = Annotated[
     ),
 ]
 PolicyNames = Annotated[
-    str, typer.Option("--policy", metavar="P[,P]", help="fcfs, sjf, hrrn; fcfs always runs.")
+    str,
+    typer.Option(
+        "--policy", metavar="P[,P]", help=f"{', '.join(POLICY_NAMES)}; fcfs always runs."
+    ),
 ]
 Phi = Annotated[float, typer.Option(help="Guard: share of the work served, in [0, 1).")]
 BurstRequests = Annotated[
@@ -79,6 +84,12 @@ BurstRequests = Annotated[
 ]
 ReorderAbove = Annotated[
     int, typer.Option(help="Requests up to which they go in order of arrival, 0 to 64.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Any other setting, such as between=ratio; repeatable."
+    ),
 ]
 NoGuard = Annotated[
     bool, typer.Option("--no-guard", help="Let anyone be overtaken for ever, however few wait.")

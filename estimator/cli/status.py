@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from estimator.cli.remote import connect
+from estimator.cli.settings_text import document_of, order_words, tier_words
 from estimator.cli.terminal import (
     DEFAULT_TIMEOUT_S,
     Json,
@@ -51,13 +52,8 @@ def _document(answer: "Status") -> dict[str, object]:
         "started_unix_s": answer.started_s,
         "mode": settings.mode,
         "settings": {
-            "mode": settings.mode,
-            "policy": settings.policy,
-            "order_by": settings.order_by,
             "phi_ratio": settings.phi,
-            "burst_requests": settings.burst_requests,
-            "guard_s": settings.guard_s,
-            "reorder_above": settings.reorder_above,
+            **document_of(settings, without=("phi",)),
         },
         "learned_count": answer.learned,
         "stored_count": answer.stored,
@@ -120,7 +116,11 @@ def _show(answer: "Status", *, now_s: float) -> None:
         f"guard φ {settings.phi:g}, burst {settings.burst_requests:g} requests, wait {longest}"
     )
     say(f"mode      {settings.mode} · {p(order)} · {limits}")
-    say(f"          by arrival while at most {settings.reorder_above} wait")
+    above, until = settings.reorder_above, settings.reorder_until
+    say(f"          by arrival until more than {above} wait, and again when at most {until} do")
+    if settings.policy.startswith("ewsjf"):
+        say(f"          {order_words(settings)}")
+    say(f"          {tier_words(settings)}")
     up = span(now_s - answer.started_s)
     say(f"sidecar   {p(answer.server_version)}, up {up}, instance {p(answer.instance_id)}")
     say(f"snapshot  version {answer.snapshot_version}")

@@ -5,13 +5,16 @@ Owns which runs are made and how they are summed up; the keys of ``kappad replay
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
 from estimator.replay.capacity import TOLERANCE_RATIO, Carried, Limit
 from estimator.replay.figures import METRICS, SPREADS, change_of, metric
 from estimator.replay.runs import BASELINE, Point, Run, Setup, run_once
+
+# Of the settings: a run is always on, under its own policy.
+_NOT_REPLAYED: Final = ("mode", "policy")
 
 
 def replay(
@@ -161,8 +164,18 @@ def _head(setup: Setup, capacity_rps: float) -> dict[str, Any]:  # Any: as above
         "order_by": settings.order_by,
         "phi": settings.phi,
         "reorder_above": settings.reorder_above,
-        "burst_requests": None if math.isinf(settings.burst_requests) else settings.burst_requests,
+        "burst_requests": _or_none(settings.burst_requests),
+        "settings": {
+            one.name: _or_none(getattr(settings, one.name))
+            for one in fields(settings)
+            if one.name not in _NOT_REPLAYED
+        },
     }
+
+
+def _or_none(value: object) -> object:
+    """Give null for what JSON cannot say."""
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def _run(run: Run) -> dict[str, Any]:  # Any: as above

@@ -15,6 +15,7 @@ from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
 from estimator.runtime.seed import write_seed
 from estimator.store.state_text import encoded
+from sched_client.model import Settings
 from tests.support.kappad_process import COMMAND, ROOT, environment, kappad
 from tests.support.replay_command import SMALL, Capture, document_of, replayed, told, write_trace
 
@@ -172,6 +173,35 @@ def test_a_guard_less_policy_overtakes_more(trace: str, capsys: Capture) -> None
     }
     fcfs = document_of(base, capsys)["runs"][0]["max_wait_s"]
     assert fcfs == waits["tight"] < waits["default"] < waits["none"]
+
+
+def test_every_setting_of_a_replay_can_be_said(trace: str, capsys: Capture) -> None:
+    base = [trace, *SMALL, "--load", "1.3", "--policy", "sjf"]
+    said = ["between=ratio", "w_fairness = 2", "guard_s=30", "tier_weight=3", "phi=0.1"]
+    options = [part for text in said for part in ("--set", text)]
+    settings = document_of([*base, *options, "--reorder-above", "1"], capsys)["settings"]
+    assert settings == {
+        "order_by": "service",
+        "phi": 0.1,
+        "burst_requests": Settings().burst_requests,
+        "guard_s": 30.0,
+        "reorder_above": 1,
+        "reorder_until": 1,
+        "within": Settings().within,
+        "between": "ratio",
+        "w_urgency": Settings().w_urgency,
+        "w_fairness": 2.0,
+        "aging_rate": Settings().aging_rate,
+        "aging_power": Settings().aging_power,
+        "tier_weight": 3.0,
+        "preemption": Settings().preemption,
+    }
+    free = [*base, "--no-guard", "--set", "guard_s=none", "--set", "tier_weight=inf"]
+    settings = document_of(free, capsys)["settings"]
+    assert settings["burst_requests"] is None
+    assert settings["guard_s"] is None
+    assert settings["tier_weight"] is None
+    assert settings["reorder_above"] == settings["reorder_until"] == 0
 
 
 def test_learning_starts_cold_warm_or_from_a_seed(
