@@ -8,9 +8,10 @@ Standard library only: the client inside vLLM and the twin use it.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from sched_client.model import (
+    SINGLE_QUEUE,
     TEXT_TASK,
     Estimate,
     Features,
@@ -19,6 +20,7 @@ from sched_client.model import (
     Snapshot,
     evaluate,
 )
+from sched_client.remaining import remaining_service_s, remaining_tokens
 from sched_client.text_class import class_bounds
 
 # A waiting request is given a new estimate when it moves by this much; less cannot be worth it.
@@ -60,6 +62,22 @@ class Estimated(Protocol):
 
 
 R = TypeVar("R", bound=Estimated)
+
+
+class Remains(NamedTuple):
+    """What is left of a request that was preempted, as a policy orders by it.
+
+    Attributes
+    ----------
+    service_s, tokens : float
+        Seconds from its next admission on, and tokens to come, > 0.
+    queue_id : str
+        Queue of the partition for that work.
+    """
+
+    service_s: float
+    tokens: float
+    queue_id: str
 
 
 class Estimates:
@@ -118,6 +136,24 @@ class Estimates:
         record.estimated_version = snapshot.version
         record.service_s, record.tokens, record.queue_id = new.service_s, new.tokens, new.queue_id
         return True
+
+    def remains(self, record: Estimated, produced_tokens: int) -> Remains:
+        """Estimate what is left of a request that has produced so many tokens.
+
+        The record keeps the estimate of the whole: that is what is compared with its length.
+        """
+        snapshot, features = self.snapshot, record.ordering
+        tokens = remaining_tokens(
+            evaluate(snapshot, features), produced_tokens, features.max_tokens
+        )
+        service_s = remaining_service_s(
+            snapshot.service_of(features.model),
+            prompt_tokens=features.prompt_tokens,
+            produced_tokens=produced_tokens,
+            remaining=tokens,
+        )
+        queue_id = snapshot.partitions.get(features.model, SINGLE_QUEUE).queue_of(service_s)
+        return Remains(service_s, tokens, queue_id)
 
     @property
     def busy(self) -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "DEFAULT_TEXT_TOKENS",
     "GLOBAL_KEY",
     "MAX_REORDER_ABOVE",
+    "MIN_SERVICE_S",
     "MODES",
     "NO_PARTITIONS",
     "SINGLE_QUEUE",
@@ -382,13 +383,13 @@ def evaluate(snapshot: Snapshot, features: Features) -> Estimate:
         + service.seconds_per_prompt_token * prompt_tokens
         + service.seconds_per_token * tokens
     )
-    seconds = max(seconds, _MIN_SERVICE_S)
+    seconds = max(seconds, MIN_SERVICE_S)
     queue_id = snapshot.partitions.get(model, SINGLE_QUEUE).queue_of(seconds)
     return Estimate(tokens, p50, p90, p99, seconds, queue_id, source, snapshot.version)
 
 
 # Keeps response ratios finite where nothing about the service is known yet.
-_MIN_SERVICE_S: Final = 1e-4
+MIN_SERVICE_S: Final = 1e-4
 
 
 def policy_parameters(snapshot: Snapshot, model: str) -> PolicyParameters:
