@@ -1,9 +1,11 @@
 """A policy: an order proposes, the guard may say "the oldest instead". Standard library only."""
 
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from sched_client.model import PolicyParameters
 from sched_client.policies.base import WaitingEntry
+from sched_client.policies.groups import GroupedOrder
 from sched_client.policies.ledger import OvertakingLedger
 from sched_client.policies.orders import Order, PriorityLanes
 from sched_client.policies.waiting import (
@@ -16,6 +18,43 @@ from sched_client.policies.waiting import (
 )
 
 
+class Orders(Protocol):
+    """Makes the orders of a policy, and tells them what changes."""
+
+    def order(self) -> Order:
+        """Make an empty order for the requests of one priority, or of all."""
+
+    def update(self, parameters: PolicyParameters) -> bool:
+        """Take over parameters; tell whether all that wait have to be put in anew."""
+
+    def clear(self) -> None:
+        """Forget what is in the orders made so far: all of it is about to be put in anew."""
+
+
+class FixedOrders:
+    """Orders that no parameter changes.
+
+    Parameters
+    ----------
+    order : callable
+        Makes an empty order.
+    """
+
+    __slots__ = ("_tier_weight", "order")
+
+    def __init__(self, order: Callable[[], Order], parameters: PolicyParameters) -> None:
+        self.order = order
+        self._tier_weight = parameters.tier_weight
+
+    def update(self, parameters: PolicyParameters) -> bool:
+        """Tell whether the tiers weigh something else."""
+        before, self._tier_weight = self._tier_weight, parameters.tier_weight
+        return before != self._tier_weight
+
+    def clear(self) -> None:
+        """Do nothing: an order that is dropped leaves nothing behind."""
+
+
 class GuardedPolicy:
     """An order of waiting requests under the guard of DESIGN.md, decision 6.
 
@@ -23,8 +62,8 @@ class GuardedPolicy:
     ----------
     name : str
         What the policy is called.
-    new_order : callable
-        Makes an empty order for the requests of one priority.
+    orders : Orders
+        Makes the orders.
     parameters : PolicyParameters
         The unit of work and the guard.
 
@@ -35,7 +74,8 @@ class GuardedPolicy:
 
     Notes
     -----
-    A smaller priority goes first, in it the given-back by enqueue time, then the order's choice.
+    A smaller priority goes first, in it the given-back by enqueue time, then the order's choice,
+    to which the pieces of one file are one (`sched_client.policies.groups`).
     Whatever that proposes, it goes only if every older one, of any priority, keeps its slack.
     """
 
@@ -44,20 +84,19 @@ class GuardedPolicy:
         "_choice",
         "_lanes",
         "_ledger",
+        "_orders",
         "_parameters",
         "_reordering",
         "_sequence",
         "name",
     )
 
-    def __init__(
-        self, name: str, new_order: Callable[[], Order], parameters: PolicyParameters
-    ) -> None:
+    def __init__(self, name: str, orders: Orders, parameters: PolicyParameters) -> None:
         check_parameters(parameters)
         self.name = name
         self._parameters = parameters
         self._ledger = OvertakingLedger(parameters.phi)
-        self._lanes = PriorityLanes(new_order)
+        self._lanes = PriorityLanes(lambda: GroupedOrder(orders.order()))
         self._by_id: dict[str, Waiting] = {}
         self._sequence = 0
         # Whether more than `reorder_above` have waited since no more than `reorder_until` did.
@@ -109,8 +148,11 @@ class GuardedPolicy:
                 "remove it first"
             )
         self._sequence += 1
-        work = work_of(entry, self._parameters.order_by)
+        parameters = self._parameters
+        work = work_of(entry, parameters.order_by)
         item = Waiting(entry, work, self._sequence, returned=returned)
+        if item.priority:
+            item.weigh(parameters)
         self._by_id[request_id] = item
         return item
 
@@ -182,7 +224,10 @@ class GuardedPolicy:
         parameters: PolicyParameters,
         re_estimate: Callable[[WaitingEntry], WaitingEntry] | None = None,
     ) -> None:
-        """Apply new parameters, and new estimates where ``re_estimate`` gives them; O(n log n).
+        """Apply new parameters, and new estimates where ``re_estimate`` gives them.
+
+        New queues and the weights of heads cost O(queues), another φ O(n); another unit of work,
+        weight of tiers, order within queues, or new estimates, O(n log n).
 
         A choice that a peek has fixed stands. With a new φ or b₀ every account is what it would
         be had they held from the start; with another unit of work all accounts start anew.
@@ -206,12 +251,15 @@ class GuardedPolicy:
         self._ledger.set_phi(parameters.phi)
         for item, entry in changed:
             item.take(entry)
+        ranks_anew = self._orders.update(parameters)
         if before.order_by != parameters.order_by:
             self._ledger.restart()
-        elif not changed:
+        elif not (changed or ranks_anew):
             return
         for item in self._ledger:
             item.count(work_of(item, parameters.order_by))
+            item.weigh(parameters)
+        self._orders.clear()
         self._lanes.rebuild(self._ledger)
 
     def revise(self, entry: WaitingEntry) -> None:
@@ -228,15 +276,16 @@ class GuardedPolicy:
         if item is None:
             return
         check_revision(item.entry, entry)
-        work = work_of(entry, self._parameters.order_by)
+        parameters = self._parameters
         self._lanes.discard(item)
         item.take(entry)
-        item.count(work)
+        item.count(work_of(entry, parameters.order_by))
+        item.weigh(parameters)
         self._lanes.push(item)
 
 
 def _by_arrival(item: Waiting) -> tuple[int, bool, float, int]:
-    """Rank by priority, then as fcfs does: the given-back by age, then by arrival."""
+    """Rank by strict priority, then as fcfs does: the given-back by age, then by arrival."""
     if item.returned:
-        return (item.priority, False, item.enqueued_s, -item.sequence)
-    return (item.priority, True, 0.0, item.sequence)
+        return (item.lane, False, item.enqueued_s, -item.sequence)
+    return (item.lane, True, 0.0, item.sequence)
