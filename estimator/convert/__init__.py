@@ -8,6 +8,8 @@ from estimator.convert.history import (
     drift_to_proto,
     kappa_point_from_proto,
     kappa_point_to_proto,
+    partition_record_from_proto,
+    partition_record_to_proto,
 )
 from estimator.convert.parameters import (
     delta_from_proto,
@@ -71,6 +73,8 @@ __all__ = [
     "parameters_from_proto",
     "parameters_to_proto",
     "partition_from_proto",
+    "partition_record_from_proto",
+    "partition_record_to_proto",
     "partition_to_proto",
     "running_from_proto",
     "seconds_of",

@@ -1,16 +1,22 @@
-"""What operators look back on: κ history and drift events."""
+"""What operators look back on: κ history, drift events and partitions."""
 
-from estimator.convert.parameters import key_from_proto
+from estimator.convert.parameters import (
+    key_from_proto,
+    partition_from_proto,
+    partition_to_proto,
+)
 from estimator.convert.scalars import (
     DRIFTS,
     DRIFTS_OUT,
+    REFITS,
+    REFITS_OUT,
     ConversionError,
     int32,
     seconds_of,
     timestamp_of,
 )
 from estimator.core.drift_event import DriftEvent
-from estimator.store.base import KappaPoint
+from estimator.store.base import KappaPoint, PartitionRecord
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 
 
@@ -96,4 +102,36 @@ def drift_from_proto(message: pb.DriftEvent) -> DriftEvent:
         z=message.z_score,
         completions_to_detect=message.detect_completion_count,
         detail=message.detail,
+    )
+
+
+def partition_record_to_proto(record: PartitionRecord) -> pb.PartitionRevision:
+    """Convert one partition that came into force."""
+    return pb.PartitionRevision(
+        revision_number=record.number,
+        partition=partition_to_proto(record.model, record.partition),
+        reason=REFITS_OUT[record.reason],
+        detail=record.text,
+        completion_count=record.completions,
+        sample_count=int32(record.points),
+        fit_seconds=record.fit_s,
+        install_time=timestamp_of(record.installed_s),
+        snapshot_version=record.snapshot_version,
+    )
+
+
+def partition_record_from_proto(message: pb.PartitionRevision) -> PartitionRecord:
+    """Convert one partition that came into force; an unknown reason is an empty one."""
+    model, partition = partition_from_proto(message.partition)
+    return PartitionRecord(
+        model=model,
+        number=message.revision_number,
+        partition=partition,
+        reason=REFITS.get(message.reason, ""),
+        text=message.detail,
+        completions=message.completion_count,
+        points=message.sample_count,
+        fit_s=message.fit_seconds,
+        installed_s=seconds_of(message.install_time),
+        snapshot_version=message.snapshot_version,
     )

@@ -70,6 +70,13 @@ DRIFTS: Final[dict[pb.DriftKind, DriftKind]] = {
     pb.DRIFT_KIND_MIX: "mix",
     pb.DRIFT_KIND_SERVICE: "service",
 }
+REFITS: Final[dict[pb.RefitReason, str]] = {
+    pb.REFIT_REASON_FIRST: "first",
+    pb.REFIT_REASON_COUNT: "count",
+    pb.REFIT_REASON_LIKELIHOOD: "likelihood",
+    pb.REFIT_REASON_DRIFT: "drift",
+    pb.REFIT_REASON_RATES: "rates",
+}
 LESSONS: Final[dict[pb.Lesson, Lesson]] = {
     pb.LESSON_NONE: "none",
     pb.LESSON_EXACT: "exact",
@@ -84,6 +91,7 @@ KINDS_OUT: Final = {name: number for number, name in KINDS.items()}
 FINISHES_OUT: Final = {name: number for number, name in FINISHES.items()}
 SOURCES_OUT: Final = {name: number for number, name in SOURCES.items()}
 DRIFTS_OUT: Final = {name: number for number, name in DRIFTS.items()}
+REFITS_OUT: Final = {name: number for number, name in REFITS.items()}
 LESSONS_OUT: Final = {name: number for number, name in LESSONS.items()}
 
 

@@ -110,8 +110,8 @@ class ServeConfig(BaseSettings):
         Most completions kept in the store.
     kappa_points_per_key_limit, kappa_points_limit : int
         Most points of κ's history, for each key and in all.
-    drift_events_limit, mode_changes_limit : int
-        Most drift events and switches of the mode kept.
+    drift_events_limit, partitions_limit, mode_changes_limit : int
+        Most drift events, partitions and switches of the mode kept.
     store_synchronous : {"NORMAL", "FULL"}
         What an acknowledgement promises on power loss; see `SqliteStore`.
     log_format : {"auto", "json", "console"}
@@ -165,6 +165,7 @@ class ServeConfig(BaseSettings):
     kappa_points_per_key_limit: _Count = 2_000
     kappa_points_limit: _Count = 200_000
     drift_events_limit: _Count = 10_000
+    partitions_limit: _Count = 10_000
     mode_changes_limit: _Count = 1_000
     store_synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
     log_format: Literal["auto", "json", "console"] = "auto"

@@ -46,6 +46,7 @@ def create_store(config: ServeConfig) -> Store:
             max_kappa_points_per_key=config.kappa_points_per_key_limit,
             max_kappa_points=config.kappa_points_limit,
             max_drift_events=config.drift_events_limit,
+            max_partitions=config.partitions_limit,
             max_mode_changes=config.mode_changes_limit,
         )
     store, warnings = open_store(
@@ -54,6 +55,7 @@ def create_store(config: ServeConfig) -> Store:
         max_kappa_points_per_key=config.kappa_points_per_key_limit,
         max_kappa_points=config.kappa_points_limit,
         max_drift_events=config.drift_events_limit,
+        max_partitions=config.partitions_limit,
         max_mode_changes=config.mode_changes_limit,
         synchronous=config.store_synchronous,
     )

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from estimator.core.drift_event import DriftEvent
 from estimator.core.observation import Completion
-from sched_client.model import Mode
+from sched_client.model import Mode, Partition
 
 __all__ = [
     "KEPT_CHECKPOINTS",
@@ -18,6 +18,7 @@ __all__ = [
     "Checkpoint",
     "KappaPoint",
     "ModeChange",
+    "PartitionRecord",
     "RequestName",
     "Store",
     "StoreError",
@@ -117,6 +118,44 @@ class ModeChange:
     request_id: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """One partition that came into force.
+
+    Attributes
+    ----------
+    model : str
+        Served model's name.
+    number : int
+        Counts a model's revisions up from 1.
+    partition : Partition
+        The queues.
+    reason : str
+        Why the model was fitted: ``first``, ``count``, ``likelihood``, ``drift`` or ``rates``.
+    text : str
+        What changed and why, for a person.
+    completions, points : int
+        The model's completions then, and the points that were fitted to.
+    fit_s : float
+        Seconds that the fit took.
+    installed_s : float
+        Unix time.
+    snapshot_version : int
+        The newest snapshot then.
+    """
+
+    model: str
+    number: int
+    partition: Partition
+    reason: str
+    text: str
+    completions: int
+    points: int
+    fit_s: float
+    installed_s: float
+    snapshot_version: int
+
+
 class Store(Protocol):
     """Everything that survives a restart.
 
@@ -174,6 +213,14 @@ class Store(Protocol):
         self, *, before_id: int | None = None, limit: int = 1000
     ) -> list[tuple[int, DriftEvent]]:
         """Give events newest first with row ids that do not change when an end is set."""
+
+    def append_partition(self, record: PartitionRecord) -> None:
+        """Record a partition that came into force (bounded in all)."""
+
+    def list_partitions(
+        self, *, model: str = "", before_id: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, PartitionRecord]]:
+        """Give partitions newest first with row ids; an empty model matches all."""
 
     def append_mode_change(self, change: ModeChange) -> None:
         """Record a switch of the mode."""

@@ -17,6 +17,7 @@ from estimator.store.base import (
     Checkpoint,
     KappaPoint,
     ModeChange,
+    PartitionRecord,
     RequestName,
     StoredCompletion,
     StoreError,
@@ -36,7 +37,7 @@ class MemoryStore:
         Completions retained, ≥ 1; about 1 kB each.
     max_kappa_points_per_key, max_kappa_points : int
         κ points retained for each key and in all, ≥ 1.
-    max_drift_events, max_mode_changes : int
+    max_drift_events, max_partitions, max_mode_changes : int
         Rows retained, ≥ 1.
     now_s : callable
         Unix time; an end that lies after it does not move the retention horizon.
@@ -49,6 +50,7 @@ class MemoryStore:
         max_kappa_points_per_key: int = 2_000,
         max_kappa_points: int = 200_000,
         max_drift_events: int = 10_000,
+        max_partitions: int = 10_000,
         max_mode_changes: int = 1_000,
         now_s: Callable[[], float] = time.time,
     ) -> None:
@@ -61,8 +63,9 @@ class MemoryStore:
                 raise ValueError(
                     f"max_{name} is {getattr(self, f'max_{name}')}, it must be at least 1"
                 )
-        if max_mode_changes < 1:
-            raise ValueError(f"max_mode_changes is {max_mode_changes}, it must be at least 1")
+        for name, limit in (("mode_changes", max_mode_changes), ("partitions", max_partitions)):
+            if limit < 1:
+                raise ValueError(f"max_{name} is {limit}, it must be at least 1")
         self.instance_id = str(uuid.uuid4())
         self._now_s = now_s
         self._closed = False
@@ -79,6 +82,8 @@ class MemoryStore:
         self._last_point = 0
         self._drifts: dict[int, DriftEvent] = {}
         self._last_drift = 0
+        self._partitions: deque[tuple[int, PartitionRecord]] = deque(maxlen=max_partitions)
+        self._last_partition = 0
         self._modes: deque[ModeChange] = deque(maxlen=max_mode_changes)
 
     def _check_open(self) -> None:
@@ -230,6 +235,23 @@ class MemoryStore:
             (drift_id, event)
             for drift_id, event in reversed(self._drifts.items())
             if before_id is None or drift_id < before_id
+        ][:limit]
+
+    def append_partition(self, record: PartitionRecord) -> None:
+        """Record a partition that came into force; the oldest of all go."""
+        self._check_open()
+        self._last_partition += 1
+        self._partitions.append((self._last_partition, record))
+
+    def list_partitions(
+        self, *, model: str = "", before_id: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, PartitionRecord]]:
+        """Give partitions newest first with row ids; an empty model matches all."""
+        self._check_open()
+        return [
+            (row_id, record)
+            for row_id, record in reversed(self._partitions)
+            if (before_id is None or row_id < before_id) and model in ("", record.model)
         ][:limit]
 
     def append_mode_change(self, change: ModeChange) -> None:

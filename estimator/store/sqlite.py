@@ -50,6 +50,7 @@ class StoreOptions(TypedDict, total=False):
     max_kappa_points_per_key: int
     max_kappa_points: int
     max_drift_events: int
+    max_partitions: int
     max_mode_changes: int
     synchronous: Synchronous
     now_s: Callable[[], float]
@@ -66,7 +67,7 @@ class SqliteStore(SqliteHistory):
         Completions retained, ≥ 1; the oldest rows go first.
     max_kappa_points_per_key, max_kappa_points : int
         κ points retained for each key and in all, ≥ 1.
-    max_drift_events, max_mode_changes : int
+    max_drift_events, max_partitions, max_mode_changes : int
         Rows retained, ≥ 1.
     synchronous : {"NORMAL", "FULL"}
         An acknowledged completion survives the death of the process with either. A power
@@ -99,6 +100,7 @@ class SqliteStore(SqliteHistory):
         max_kappa_points_per_key: int = 2_000,
         max_kappa_points: int = 200_000,
         max_drift_events: int = 10_000,
+        max_partitions: int = 10_000,
         max_mode_changes: int = 1_000,
         synchronous: Synchronous = "NORMAL",
         now_s: Callable[[], float] = time.time,
@@ -110,6 +112,7 @@ class SqliteStore(SqliteHistory):
             max_kappa_points_per_key=max_kappa_points_per_key,
             max_kappa_points=max_kappa_points,
             max_drift_events=max_drift_events,
+            max_partitions=max_partitions,
             max_mode_changes=max_mode_changes,
             synchronous=synchronous,
         )

@@ -38,6 +38,8 @@ _BUSY_TIMEOUT_S: Final = 2.0
 _TABLES: Final = frozenset(
     {"meta", "label", "completion", "kappa_point", "drift_event", "mode_change", "checkpoint"}
 )
+# Since its third version.
+_LATER_TABLES: Final = {3: "partition_revision"}
 _CACHE_KIB: Final = 8192
 _WAL_LIMIT_BYTES: Final = 64 * 2**20
 _UNUSABLE_CODES: Final = frozenset(
@@ -198,8 +200,9 @@ def _refuse_unusable(connection: sqlite3.Connection, path: Path) -> None:
         raise UnusableStoreError(
             f"store {path} has schema {version}, this program knows up to {newest}"
         )
-    if version and not tables.issuperset(_TABLES):
-        missing = ", ".join(sorted(_TABLES - tables))
+    wanted = _TABLES.union(name for since, name in _LATER_TABLES.items() if since <= version)
+    if version and not tables.issuperset(wanted):
+        missing = ", ".join(sorted(wanted - tables))
         raise UnusableStoreError(f"store {path} is damaged: it lacks {missing}")
     if path.stat().st_size <= _CHECKED_BYTES:
         found: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]

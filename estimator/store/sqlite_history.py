@@ -14,8 +14,15 @@ from operator import attrgetter
 from typing import Any, Final
 
 from estimator.core.drift_event import DriftEvent
-from estimator.store.base import KEPT_CHECKPOINTS, Checkpoint, KappaPoint, ModeChange
+from estimator.store.base import (
+    KEPT_CHECKPOINTS,
+    Checkpoint,
+    KappaPoint,
+    ModeChange,
+    PartitionRecord,
+)
 from estimator.store.sqlite_file import Synchronous
+from estimator.store.sqlite_partitions import insert_partition, select_partitions
 from estimator.store.sqlite_rows import Code, Labels
 from estimator.store.state_text import text_of
 
@@ -54,15 +61,19 @@ class SqliteHistory(abc.ABC):
         max_kappa_points_per_key: int,
         max_kappa_points: int,
         max_drift_events: int,
+        max_partitions: int,
         max_mode_changes: int,
         synchronous: Synchronous,
     ) -> None:
         self.max_kappa_points_per_key = max_kappa_points_per_key
         self.max_kappa_points = max_kappa_points
         self.max_drift_events = max_drift_events
+        self.max_partitions = max_partitions
         self.max_mode_changes = max_mode_changes
         self.synchronous = synchronous
-        for name in ("kappa_points_per_key", "kappa_points", "drift_events", "mode_changes"):
+        for name in (
+            "kappa_points_per_key", "kappa_points", "drift_events", "partitions", "mode_changes",
+        ):  # fmt: skip
             if getattr(self, f"max_{name}") < 1:
                 raise ValueError(
                     f"max_{name} is {getattr(self, f'max_{name}')}, it must be at least 1"
@@ -292,6 +303,19 @@ class SqliteHistory(abc.ABC):
                 )
                 for row in rows
             ]
+
+    def append_partition(self, record: PartitionRecord) -> None:
+        """Record a partition that came into force; the oldest of all go."""
+        with self._writing() as connection:
+            insert_partition(connection, record, self.max_partitions)
+
+    def list_partitions(
+        self, *, model: str = "", before_id: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, PartitionRecord]]:
+        """Give partitions newest first with row ids; an empty model matches all."""
+        before = _NO_BOUND if before_id is None else before_id
+        with self._reading() as connection:
+            return select_partitions(connection, model=model, before_id=before, limit=limit)
 
     def append_mode_change(self, change: ModeChange) -> None:
         """Record a switch of the mode, synced to the disk whatever ``synchronous`` says.

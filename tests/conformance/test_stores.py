@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 
 from estimator.core.drift import DriftEvent
 from estimator.core.observation import Completion
-from estimator.store.base import Checkpoint, KappaPoint, ModeChange, Store, StoreError
+from estimator.store.base import (
+    Checkpoint,
+    KappaPoint,
+    ModeChange,
+    PartitionRecord,
+    Store,
+    StoreError,
+)
 from estimator.store.memory import MemoryStore
 from estimator.store.sqlite import SqliteStore
+from sched_client.model import Partition
 
 NOW_S = 1_000.0
 # Any: the keyword arguments, which differ in their types.
@@ -79,6 +87,25 @@ DRIFT = DriftEvent(
     completions_to_detect=12,
     detail="share of language fr",
 )
+PARTITION = PartitionRecord(
+    model="m",
+    number=3,
+    partition=Partition(
+        boundaries_s=(0.75,),
+        queue_ids=("q0", "q4"),
+        lowers_s=(0.1, 0.8),
+        uppers_s=(0.7, 12.345678901234567),
+        means_s=(0.4, 3.0),
+        shares=(0.8125, 0.1875),
+    ),
+    reason="drift",
+    text="q4 is new: long batch jobs",
+    completions=1_234,
+    points=999,
+    fit_s=0.125,
+    installed_s=77.5,
+    snapshot_version=8,
+)
 MODE = ModeChange(changed_s=1.0, mode="on", previous_mode="shadow", actor="uid:0", reason="why")
 
 
@@ -115,6 +142,7 @@ class TestStore:
         assert store.load_checkpoint() is None
         assert store.list_kappa_points() == []
         assert store.list_drifts() == []
+        assert store.list_partitions() == []
         assert store.list_mode_changes() == []
 
     def test_instance_ids_differ(self, make_store: Factory) -> None:
@@ -296,6 +324,23 @@ class TestStore:
         rest = store.list_drifts(before_id=page[-1][0])
         assert [event.event_id for _, event in rest] == ["e3"]
 
+    def test_partitions_come_back_as_they_were(self, store: Store) -> None:
+        single = replace(PARTITION, model="other", partition=Partition(), reason="first")
+        store.append_partition(PARTITION)
+        store.append_partition(single)
+        assert [record for _, record in store.list_partitions()] == [single, PARTITION]
+        assert [record for _, record in store.list_partitions(model="m")] == [PARTITION]
+        assert store.list_partitions(model="none") == []
+
+    def test_partitions_are_bounded_and_paged(self, make_store: Factory) -> None:
+        store = make_store(max_partitions=3)
+        for number in range(6):
+            store.append_partition(replace(PARTITION, number=number))
+        page = store.list_partitions(limit=2)
+        assert [record.number for _, record in page] == [5, 4]
+        rest = store.list_partitions(model="m", before_id=page[-1][0])
+        assert [record.number for _, record in rest] == [3]
+
     def test_mode_changes_are_listed_newest_first_and_bounded(self, make_store: Factory) -> None:
         store = make_store(max_mode_changes=3)
         changes = [replace(MODE, changed_s=float(n)) for n in range(5)]
@@ -329,6 +374,8 @@ class TestStore:
             store.list_kappa_points,
             lambda: store.save_drift(DRIFT),
             store.list_drifts,
+            lambda: store.append_partition(PARTITION),
+            store.list_partitions,
             lambda: store.append_mode_change(MODE),
             store.list_mode_changes,
             lambda: store.find_mode_change("r1"),
@@ -344,6 +391,7 @@ class TestStore:
             "max_kappa_points_per_key",
             "max_kappa_points",
             "max_drift_events",
+            "max_partitions",
             "max_mode_changes",
         ],
     )

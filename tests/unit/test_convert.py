@@ -11,7 +11,7 @@ from estimator import convert
 from estimator.core.drift import DriftEvent
 from estimator.core.observation import Completion
 from estimator.runtime.delta import SnapshotDelta
-from estimator.store.base import KappaPoint
+from estimator.store.base import KappaPoint, PartitionRecord
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from sched_client.model import (
     Estimate,
@@ -249,6 +249,28 @@ def test_a_drift_event_survives_the_wire(event: DriftEvent) -> None:
     assert back.detected_s == pytest.approx(event.detected_s, abs=1e-6)
     assert (back.ended_s is None) == (event.ended_s is None)
     assert replace(back, detected_s=event.detected_s, ended_s=event.ended_s) == event
+
+
+@given(
+    st.builds(
+        PartitionRecord,
+        model=_NAME,
+        number=_COUNT,
+        partition=_PARTITIONS,
+        reason=st.sampled_from(("first", "count", "likelihood", "drift", "rates")),
+        text=_NAME,
+        completions=_COUNT,
+        points=_COUNT,
+        fit_s=_REAL,
+        installed_s=_TIME,
+        snapshot_version=_COUNT,
+    )
+)
+def test_a_partition_that_came_into_force_survives_the_wire(record: PartitionRecord) -> None:
+    wire = convert.partition_record_to_proto(record).SerializeToString()
+    back = convert.partition_record_from_proto(pb.PartitionRevision.FromString(wire))
+    assert back.installed_s == pytest.approx(record.installed_s, abs=1e-6)
+    assert replace(back, installed_s=record.installed_s) == record
 
 
 @given(st.floats(-1e9, 1e11))

@@ -70,6 +70,15 @@ class DriftKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DRIFT_KIND_MIX: _ClassVar[DriftKind]
     DRIFT_KIND_SERVICE: _ClassVar[DriftKind]
 
+class RefitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REFIT_REASON_UNSPECIFIED: _ClassVar[RefitReason]
+    REFIT_REASON_FIRST: _ClassVar[RefitReason]
+    REFIT_REASON_COUNT: _ClassVar[RefitReason]
+    REFIT_REASON_LIKELIHOOD: _ClassVar[RefitReason]
+    REFIT_REASON_DRIFT: _ClassVar[RefitReason]
+    REFIT_REASON_RATES: _ClassVar[RefitReason]
+
 class Lesson(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LESSON_UNSPECIFIED: _ClassVar[Lesson]
@@ -112,6 +121,12 @@ DRIFT_KIND_UNSPECIFIED: DriftKind
 DRIFT_KIND_KAPPA: DriftKind
 DRIFT_KIND_MIX: DriftKind
 DRIFT_KIND_SERVICE: DriftKind
+REFIT_REASON_UNSPECIFIED: RefitReason
+REFIT_REASON_FIRST: RefitReason
+REFIT_REASON_COUNT: RefitReason
+REFIT_REASON_LIKELIHOOD: RefitReason
+REFIT_REASON_DRIFT: RefitReason
+REFIT_REASON_RATES: RefitReason
 LESSON_UNSPECIFIED: Lesson
 LESSON_NONE: Lesson
 LESSON_EXACT: Lesson
@@ -486,7 +501,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("instance_id", "snapshot_version", "start_time", "server_version", "settings", "learned_count", "stored_count", "backlog_count", "backlog_limit", "rejected_count", "key_count", "key_limit", "open_drift_count", "store_error", "clients", "services", "p90_coverage_ratio")
+    __slots__ = ("instance_id", "snapshot_version", "start_time", "server_version", "settings", "learned_count", "stored_count", "backlog_count", "backlog_limit", "rejected_count", "key_count", "key_limit", "open_drift_count", "store_error", "clients", "services", "p90_coverage_ratio", "partitions")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_VERSION_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -504,6 +519,7 @@ class GetStatusResponse(_message.Message):
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     P90_COVERAGE_RATIO_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     snapshot_version: int
     start_time: _timestamp_pb2.Timestamp
@@ -521,7 +537,8 @@ class GetStatusResponse(_message.Message):
     clients: _containers.RepeatedCompositeFieldContainer[ClientInfo]
     services: _containers.RepeatedCompositeFieldContainer[ServiceTime]
     p90_coverage_ratio: float
-    def __init__(self, instance_id: _Optional[str] = ..., snapshot_version: _Optional[int] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., server_version: _Optional[str] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., learned_count: _Optional[int] = ..., stored_count: _Optional[int] = ..., backlog_count: _Optional[int] = ..., backlog_limit: _Optional[int] = ..., rejected_count: _Optional[int] = ..., key_count: _Optional[int] = ..., key_limit: _Optional[int] = ..., open_drift_count: _Optional[int] = ..., store_error: _Optional[str] = ..., clients: _Optional[_Iterable[_Union[ClientInfo, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceTime, _Mapping]]] = ..., p90_coverage_ratio: _Optional[float] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionStatus]
+    def __init__(self, instance_id: _Optional[str] = ..., snapshot_version: _Optional[int] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., server_version: _Optional[str] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., learned_count: _Optional[int] = ..., stored_count: _Optional[int] = ..., backlog_count: _Optional[int] = ..., backlog_limit: _Optional[int] = ..., rejected_count: _Optional[int] = ..., key_count: _Optional[int] = ..., key_limit: _Optional[int] = ..., open_drift_count: _Optional[int] = ..., store_error: _Optional[str] = ..., clients: _Optional[_Iterable[_Union[ClientInfo, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceTime, _Mapping]]] = ..., p90_coverage_ratio: _Optional[float] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ...) -> None: ...
 
 class ClientInfo(_message.Message):
     __slots__ = ("status", "report_time", "watching")
@@ -628,6 +645,114 @@ class DriftEvent(_message.Message):
     detect_completion_count: int
     detail: str
     def __init__(self, event_id: _Optional[str] = ..., kind: _Optional[_Union[DriftKind, str]] = ..., model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., detect_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., adapt_completion_count: _Optional[int] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., z_score: _Optional[float] = ..., detect_completion_count: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class ListQueuesRequest(_message.Message):
+    __slots__ = ("model_id", "page_size", "page_token")
+    MODEL_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    model_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, model_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListQueuesResponse(_message.Message):
+    __slots__ = ("models", "next_page_token")
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    models: _containers.RepeatedCompositeFieldContainer[ModelQueues]
+    next_page_token: str
+    def __init__(self, models: _Optional[_Iterable[_Union[ModelQueues, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ModelQueues(_message.Message):
+    __slots__ = ("status", "queues", "histogram_edge_seconds", "histogram_counts")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    HISTOGRAM_EDGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    HISTOGRAM_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    status: PartitionStatus
+    queues: _containers.RepeatedCompositeFieldContainer[Queue]
+    histogram_edge_seconds: _containers.RepeatedScalarFieldContainer[float]
+    histogram_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, status: _Optional[_Union[PartitionStatus, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., histogram_edge_seconds: _Optional[_Iterable[float]] = ..., histogram_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PartitionStatus(_message.Message):
+    __slots__ = ("model_id", "queue_count", "detail", "completion_count", "sample_count", "fit_count", "revision_count")
+    MODEL_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REVISION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    model_id: str
+    queue_count: int
+    detail: str
+    completion_count: int
+    sample_count: int
+    fit_count: int
+    revision_count: int
+    def __init__(self, model_id: _Optional[str] = ..., queue_count: _Optional[int] = ..., detail: _Optional[str] = ..., completion_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., fit_count: _Optional[int] = ..., revision_count: _Optional[int] = ...) -> None: ...
+
+class Queue(_message.Message):
+    __slots__ = ("queue_id", "lower_bound_seconds", "upper_bound_seconds", "least_seconds", "most_seconds", "mean_seconds", "share_ratio", "sample_count")
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    LOWER_BOUND_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    UPPER_BOUND_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MOST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MEAN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_RATIO_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    queue_id: str
+    lower_bound_seconds: float
+    upper_bound_seconds: float
+    least_seconds: float
+    most_seconds: float
+    mean_seconds: float
+    share_ratio: float
+    sample_count: int
+    def __init__(self, queue_id: _Optional[str] = ..., lower_bound_seconds: _Optional[float] = ..., upper_bound_seconds: _Optional[float] = ..., least_seconds: _Optional[float] = ..., most_seconds: _Optional[float] = ..., mean_seconds: _Optional[float] = ..., share_ratio: _Optional[float] = ..., sample_count: _Optional[int] = ...) -> None: ...
+
+class ListPartitionsRequest(_message.Message):
+    __slots__ = ("model_id", "page_size", "page_token")
+    MODEL_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    model_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, model_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListPartitionsResponse(_message.Message):
+    __slots__ = ("partitions", "next_page_token")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionRevision]
+    next_page_token: str
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionRevision, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class PartitionRevision(_message.Message):
+    __slots__ = ("revision_number", "partition", "reason", "detail", "completion_count", "sample_count", "fit_seconds", "install_time", "snapshot_version")
+    REVISION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    COMPLETION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    INSTALL_TIME_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    revision_number: int
+    partition: Partition
+    reason: RefitReason
+    detail: str
+    completion_count: int
+    sample_count: int
+    fit_seconds: float
+    install_time: _timestamp_pb2.Timestamp
+    snapshot_version: int
+    def __init__(self, revision_number: _Optional[int] = ..., partition: _Optional[_Union[Partition, _Mapping]] = ..., reason: _Optional[_Union[RefitReason, str]] = ..., detail: _Optional[str] = ..., completion_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., fit_seconds: _Optional[float] = ..., install_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., snapshot_version: _Optional[int] = ...) -> None: ...
 
 class ListCompletionsRequest(_message.Message):
     __slots__ = ("page_size", "page_token")

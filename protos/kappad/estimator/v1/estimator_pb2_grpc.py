@@ -222,6 +222,16 @@ class InspectionServiceStub(object):
                 request_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListDriftEventsRequest.SerializeToString,
                 response_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListDriftEventsResponse.FromString,
                 _registered_method=True)
+        self.ListQueues = channel.unary_unary(
+                '/kappad.estimator.v1.InspectionService/ListQueues',
+                request_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListQueuesRequest.SerializeToString,
+                response_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListQueuesResponse.FromString,
+                _registered_method=True)
+        self.ListPartitions = channel.unary_unary(
+                '/kappad.estimator.v1.InspectionService/ListPartitions',
+                request_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListPartitionsRequest.SerializeToString,
+                response_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListPartitionsResponse.FromString,
+                _registered_method=True)
         self.ListCompletions = channel.unary_unary(
                 '/kappad.estimator.v1.InspectionService/ListCompletions',
                 request_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListCompletionsRequest.SerializeToString,
@@ -266,6 +276,20 @@ class InspectionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListQueues(self, request, context):
+        """Lists the queues that each model's work falls into now, by model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartitions(self, request, context):
+        """Lists the partitions that came into force, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListCompletions(self, request, context):
         """Lists the stored completions, oldest first.
         """
@@ -302,6 +326,16 @@ def add_InspectionServiceServicer_to_server(servicer, server):
                     servicer.ListDriftEvents,
                     request_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListDriftEventsRequest.FromString,
                     response_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListDriftEventsResponse.SerializeToString,
+            ),
+            'ListQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQueues,
+                    request_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListQueuesRequest.FromString,
+                    response_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListQueuesResponse.SerializeToString,
+            ),
+            'ListPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitions,
+                    request_deserializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListPartitionsRequest.FromString,
+                    response_serializer=protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListPartitionsResponse.SerializeToString,
             ),
             'ListCompletions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListCompletions,
@@ -423,6 +457,60 @@ class InspectionService(object):
             '/kappad.estimator.v1.InspectionService/ListDriftEvents',
             protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListDriftEventsRequest.SerializeToString,
             protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListDriftEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kappad.estimator.v1.InspectionService/ListQueues',
+            protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListQueuesRequest.SerializeToString,
+            protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kappad.estimator.v1.InspectionService/ListPartitions',
+            protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListPartitionsRequest.SerializeToString,
+            protos_dot_kappad_dot_estimator_dot_v1_dot_estimator__pb2.ListPartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

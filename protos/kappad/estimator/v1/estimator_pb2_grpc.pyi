@@ -141,6 +141,18 @@ class InspectionServiceStub:
     ]
     """Lists detected changes, newest first."""
 
+    ListQueues: grpc.UnaryUnaryMultiCallable[
+        protos.kappad.estimator.v1.estimator_pb2.ListQueuesRequest,
+        protos.kappad.estimator.v1.estimator_pb2.ListQueuesResponse,
+    ]
+    """Lists the queues that each model's work falls into now, by model."""
+
+    ListPartitions: grpc.UnaryUnaryMultiCallable[
+        protos.kappad.estimator.v1.estimator_pb2.ListPartitionsRequest,
+        protos.kappad.estimator.v1.estimator_pb2.ListPartitionsResponse,
+    ]
+    """Lists the partitions that came into force, newest first."""
+
     ListCompletions: grpc.UnaryUnaryMultiCallable[
         protos.kappad.estimator.v1.estimator_pb2.ListCompletionsRequest,
         protos.kappad.estimator.v1.estimator_pb2.ListCompletionsResponse,
@@ -179,6 +191,18 @@ class InspectionServiceAsyncStub:
         protos.kappad.estimator.v1.estimator_pb2.ListDriftEventsResponse,
     ]
     """Lists detected changes, newest first."""
+
+    ListQueues: grpc.aio.UnaryUnaryMultiCallable[
+        protos.kappad.estimator.v1.estimator_pb2.ListQueuesRequest,
+        protos.kappad.estimator.v1.estimator_pb2.ListQueuesResponse,
+    ]
+    """Lists the queues that each model's work falls into now, by model."""
+
+    ListPartitions: grpc.aio.UnaryUnaryMultiCallable[
+        protos.kappad.estimator.v1.estimator_pb2.ListPartitionsRequest,
+        protos.kappad.estimator.v1.estimator_pb2.ListPartitionsResponse,
+    ]
+    """Lists the partitions that came into force, newest first."""
 
     ListCompletions: grpc.aio.UnaryUnaryMultiCallable[
         protos.kappad.estimator.v1.estimator_pb2.ListCompletionsRequest,
@@ -226,6 +250,22 @@ class InspectionServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[protos.kappad.estimator.v1.estimator_pb2.ListDriftEventsResponse, collections.abc.Awaitable[protos.kappad.estimator.v1.estimator_pb2.ListDriftEventsResponse]]:
         """Lists detected changes, newest first."""
+
+    @abc.abstractmethod
+    def ListQueues(
+        self,
+        request: protos.kappad.estimator.v1.estimator_pb2.ListQueuesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[protos.kappad.estimator.v1.estimator_pb2.ListQueuesResponse, collections.abc.Awaitable[protos.kappad.estimator.v1.estimator_pb2.ListQueuesResponse]]:
+        """Lists the queues that each model's work falls into now, by model."""
+
+    @abc.abstractmethod
+    def ListPartitions(
+        self,
+        request: protos.kappad.estimator.v1.estimator_pb2.ListPartitionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[protos.kappad.estimator.v1.estimator_pb2.ListPartitionsResponse, collections.abc.Awaitable[protos.kappad.estimator.v1.estimator_pb2.ListPartitionsResponse]]:
+        """Lists the partitions that came into force, newest first."""
 
     @abc.abstractmethod
     def ListCompletions(
