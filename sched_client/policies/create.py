@@ -6,22 +6,31 @@ from typing import Final
 
 from sched_client.model import PolicyParameters
 from sched_client.policies.base import Policy
+from sched_client.policies.ewsjf import QueuedOrders
 from sched_client.policies.fcfs import Fcfs
-from sched_client.policies.guarded import GuardedPolicy
+from sched_client.policies.guarded import FixedOrders, GuardedPolicy
 from sched_client.policies.hrrn import HighestRatioFirst
 from sched_client.policies.orders import KeyedOrder, shortest_first_rank
+from sched_client.policies.queues import QueueBook
+from sched_client.policies.waiting import check_parameters
 
 
 def _sjf(parameters: PolicyParameters) -> Policy:
-    return GuardedPolicy("sjf", lambda: KeyedOrder(shortest_first_rank), parameters)
+    orders = FixedOrders(lambda: KeyedOrder(shortest_first_rank), parameters)
+    return GuardedPolicy("sjf", orders, parameters)
 
 
 def _hrrn(parameters: PolicyParameters) -> Policy:
-    return GuardedPolicy("hrrn", HighestRatioFirst, parameters)
+    return GuardedPolicy("hrrn", FixedOrders(HighestRatioFirst, parameters), parameters)
+
+
+def _ewsjf(parameters: PolicyParameters) -> Policy:
+    check_parameters(parameters)
+    return GuardedPolicy("ewsjf", QueuedOrders(QueueBook(parameters)), parameters)
 
 
 _POLICIES: Final[Mapping[str, Callable[[PolicyParameters], Policy]]] = MappingProxyType(
-    {"fcfs": Fcfs, "sjf": _sjf, "hrrn": _hrrn}
+    {"fcfs": Fcfs, "sjf": _sjf, "hrrn": _hrrn, "ewsjf": _ewsjf}
 )
 POLICY_NAMES: Final = tuple(_POLICIES)
 

@@ -96,6 +96,7 @@ class GuardedPolicy:
         self.name = name
         self._parameters = parameters
         self._ledger = OvertakingLedger(parameters.phi)
+        self._orders = orders
         self._lanes = PriorityLanes(lambda: GroupedOrder(orders.order()))
         self._by_id: dict[str, Waiting] = {}
         self._sequence = 0

@@ -160,7 +160,7 @@ class PriorityLanes:
 
     def push(self, item: Waiting) -> None:
         """Take in a waiting item."""
-        priority = item.priority
+        priority = item.lane
         lane = self._lanes.get(priority)
         if lane is None:
             lane = self._lanes[priority] = _Lane(self._new_order())
@@ -174,7 +174,7 @@ class PriorityLanes:
 
     def discard(self, item: Waiting) -> None:
         """Forget an item that is in it."""
-        priority = item.priority
+        priority = item.lane
         lane = self._lanes[priority]
         lane.count -= 1
         if item.returned:

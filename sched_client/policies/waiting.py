@@ -5,14 +5,21 @@ Standard library only.
 
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sched_client.model import MAX_REORDER_ABOVE, OrderBy, PolicyParameters
 from sched_client.policies.base import WaitingEntry
+from sched_client.policies.tiers import strict, tier_factor, tier_of
+
+if TYPE_CHECKING:
+    from sched_client.policies.ewsjf import Cell
 
 # 10^12 s is 30,000 years. Work beyond it is counted as this much by the guard, so that sums of
 # charges stay finite whatever an estimate says; the order itself compares the true value.
 MAX_CHARGE: Final = 1e12
+# What is left of a work that a tier's weight has multiplied or divided is positive and finite.
+_LEAST_WORK: Final = 1e-300
+_MOST_WORK: Final = 1e300
 
 
 class Waiting:
@@ -23,12 +30,16 @@ class Waiting:
     request_id, enqueued_s, service_s, tokens, queue_id, group_id, priority
         As in `WaitingEntry`; the estimate is replaced by `take`.
     work, charge : float
-        What the order counts in, the one of ``service_s`` and ``tokens`` that `count` was given;
-        and what is charged to those who wait when this one is popped.
+        What the order counts in, ``service_s`` or ``tokens``, divided by the weight of its tier;
+        and what is charged to those who wait when this one is popped, which no tier changes.
     sequence : int
         Counts stays up; breaks ties between stays that were enqueued at the same time.
     returned : bool
         Whether this stay began with a give-back: it goes first and is charged to nobody.
+    lane : int
+        Its priority where a smaller one always goes first, else 0.
+    cell : Cell or None
+        The queue that ewsjf put it into, which sets it; None before, and after a new estimate.
     slot, leaf : int
         Where the guard's ledger and the hrrn tournament keep it; they set it.
     rank : bytes
@@ -44,9 +55,11 @@ class Waiting:
     """
 
     __slots__ = (
+        "cell",
         "charge",
         "enqueued_s",
         "group_id",
+        "lane",
         "leaf",
         "priority",
         "queue_id",
@@ -81,6 +94,8 @@ class Waiting:
         self.charge = 0.0 if returned else charged
         self.sequence = sequence
         self.returned = returned
+        self.lane = self.priority
+        self.cell: Cell | None = None
 
     @property
     def entry(self) -> WaitingEntry:
@@ -101,11 +116,23 @@ class Waiting:
         """Take over a new estimate; what it counts as is told by `count`."""
         self.service_s, self.tokens = entry.service_s, entry.tokens
         self.queue_id, self.group_id = entry.queue_id, entry.group_id
+        self.cell = None
 
     def count(self, work: float) -> None:
-        """Count as another amount of work from now on."""
+        """Count as another amount of work from now on, whatever its tier."""
         self.work = work
         self.charge = 0.0 if self.returned else min(work, MAX_CHARGE)
+
+    def weigh(self, parameters: PolicyParameters) -> None:
+        """Let the order see the work that was counted divided by the weight of its tier."""
+        if strict(parameters):
+            self.lane = self.priority
+            return
+        self.lane = 0
+        weight = parameters.tier_weight
+        factor = tier_factor(tier_of(self.priority, weight), weight)
+        if factor != 1.0:
+            self.work = min(max(self.work / factor, _LEAST_WORK), _MOST_WORK)
 
 
 def work_of(entry: WaitingEntry | Waiting, order_by: OrderBy) -> float:
