@@ -5,7 +5,9 @@ Standard library only; `sched_client.model` shows all of it again.
 
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal
 
 Mode = Literal["off", "shadow", "on"]
@@ -17,6 +19,11 @@ Preemption = Literal["last", "least_lost"]
 MODES: Final[tuple[Mode, ...]] = ("off", "shadow", "on")
 # So few are looked through for the oldest, each time one is chosen.
 MAX_REORDER_ABOVE: Final = 64
+# The most that each may be, so that every score stays finite.
+WEIGHT_LIMITS: Final[Mapping[str, float]] = MappingProxyType(
+    {"w_urgency": 1e9, "w_fairness": 1e9, "aging_rate": 1e9, "aging_power": 4.0}
+)
+MAX_TIER_WEIGHT: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +101,9 @@ class Settings:
         ewsjf: a head's score grows by ``aging_rate · (queue's mean work in s)^-aging_power`` a
         second of waiting, ≥ 0 and finite: power 0 ages all queues alike, 1 as a response ratio.
     tier_weight : float
-        What one step of priority multiplies urgency by, ≥ 1; infinite: a smaller priority always
-        goes first, as far as the guard allows.
+        What one step of priority multiplies a score by, ≥ 1; infinite: a smaller priority always
+        goes first, as far as the guard allows. sjf and hrrn, which have no score, divide the work
+        by it. Up to ``reorder_above`` waiting only an infinite one counts.
     preemption : {"last", "least_lost"}
         Whom the engine preempts when KV memory runs out: the last admitted, as vLLM does, or
         the one whose lost work is least.

@@ -22,6 +22,7 @@ from sched_client.model import (
     Snapshot,
     Within,
 )
+from sched_client.settings import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 
 
 def invalid_reason(snapshot: Snapshot) -> str | None:
@@ -81,14 +82,6 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "between": get_args(Between),
     "preemption": get_args(Preemption),
 }
-# The most that each may be, so that every score stays finite.
-WEIGHT_LIMITS: Final[Mapping[str, float]] = {
-    "w_urgency": 1e9,
-    "w_fairness": 1e9,
-    "aging_rate": 1e9,
-    "aging_power": 4.0,
-}
-MAX_TIER_WEIGHT: Final = 1e6
 
 
 def invalid_frame_reason(snapshot: Snapshot) -> str | None:

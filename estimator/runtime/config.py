@@ -31,7 +31,7 @@ from sched_client.model import (
     Within,
 )
 from sched_client.policies import POLICY_NAMES
-from sched_client.validity import MAX_TIER_WEIGHT, WEIGHT_LIMITS
+from sched_client.settings import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 
 __all__ = ["ConfigError", "ServeConfig", "load_config", "unknown_variables"]
 

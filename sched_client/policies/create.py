@@ -7,6 +7,7 @@ from typing import Final
 from sched_client.model import PolicyParameters
 from sched_client.policies.base import Policy
 from sched_client.policies.ewsjf import QueuedOrders
+from sched_client.policies.ewsjf_paper import paper_scores
 from sched_client.policies.fcfs import Fcfs
 from sched_client.policies.guarded import FixedOrders, GuardedPolicy
 from sched_client.policies.hrrn import HighestRatioFirst
@@ -29,8 +30,14 @@ def _ewsjf(parameters: PolicyParameters) -> Policy:
     return GuardedPolicy("ewsjf", QueuedOrders(QueueBook(parameters)), parameters)
 
 
+def _ewsjf_paper(parameters: PolicyParameters) -> Policy:
+    check_parameters(parameters)
+    orders = QueuedOrders(QueueBook(parameters, only_heads=True), paper_scores())
+    return GuardedPolicy("ewsjf-paper", orders, parameters)
+
+
 _POLICIES: Final[Mapping[str, Callable[[PolicyParameters], Policy]]] = MappingProxyType(
-    {"fcfs": Fcfs, "sjf": _sjf, "hrrn": _hrrn, "ewsjf": _ewsjf}
+    {"fcfs": Fcfs, "sjf": _sjf, "hrrn": _hrrn, "ewsjf": _ewsjf, "ewsjf-paper": _ewsjf_paper}
 )
 POLICY_NAMES: Final = tuple(_POLICIES)
 

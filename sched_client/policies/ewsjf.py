@@ -59,7 +59,7 @@ class Cell:
         The head's score is ``urgency + fairness · density + rate · (now - enqueued_s)``.
     shortness : float
         What it is worth where the shortest queue goes first.
-    enqueued_s, work : float
+    enqueued_s, service_s, tokens, work : float
         The head's own.
     """
 
@@ -72,7 +72,9 @@ class Cell:
         "head",
         "queue",
         "rate",
+        "service_s",
         "shortness",
+        "tokens",
         "urgency",
         "work",
     )
@@ -83,7 +85,7 @@ class Cell:
         self.head: Waiting | None = None
         self.urgency = self.fairness = self.rate = self.shortness = 0.0
         self.enqueued_s = 0.0
-        self.work = 1.0
+        self.service_s = self.tokens = self.work = 1.0
         self._ranker = _Ranker()
         self._order = KeyedOrder(self._ranker.rank)
 
@@ -122,6 +124,8 @@ class Cell:
         if head is not None:
             self.urgency = self.factor * (w_urgency / head.tokens)
             self.enqueued_s = head.enqueued_s
+            self.service_s = head.service_s
+            self.tokens = head.tokens
             self.work = head.work
 
 

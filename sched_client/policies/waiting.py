@@ -5,11 +5,13 @@ Standard library only.
 
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Final
+from operator import lt
+from typing import TYPE_CHECKING, Final, get_args
 
-from sched_client.model import MAX_REORDER_ABOVE, OrderBy, PolicyParameters
+from sched_client.model import MAX_REORDER_ABOVE, Between, OrderBy, PolicyParameters, Within
 from sched_client.policies.base import WaitingEntry
 from sched_client.policies.tiers import strict, tier_factor, tier_of
+from sched_client.settings import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 
 if TYPE_CHECKING:
     from sched_client.policies.ewsjf import Cell
@@ -189,6 +191,29 @@ def check_parameters(parameters: PolicyParameters) -> None:
             )
     if parameters.guard_s is not None and not parameters.guard_s > 0.0:
         raise ValueError(f"guard_s is {parameters.guard_s}, and must be > 0; None switches it off")
+    _check_scoring(parameters)
+
+
+def _check_scoring(parameters: PolicyParameters) -> None:
+    for name, known in (("within", get_args(Within)), ("between", get_args(Between))):
+        if getattr(parameters, name) not in known:
+            raise ValueError(f"{name} is {getattr(parameters, name)!r}; use {' or '.join(known)}")
+    for name, limit in WEIGHT_LIMITS.items():
+        value = getattr(parameters, name)
+        if not 0.0 <= value <= limit:
+            raise ValueError(f"{name} is {value}, and must be in [0, {limit:g}]")
+    weight = parameters.tier_weight
+    if not (1.0 <= weight <= MAX_TIER_WEIGHT or weight == inf):
+        raise ValueError(
+            f"tier_weight is {weight}, and must be in [1, {MAX_TIER_WEIGHT:g}] or infinite"
+        )
+    partition = parameters.partition
+    bounds, count = partition.boundaries_s, len(partition.queue_ids)
+    if count != len(bounds) + 1 or not all(map(lt, bounds, bounds[1:])):
+        raise ValueError(f"boundaries_s are {bounds} and must ascend, one fewer than queue_ids")
+    for name in ("lowers_s", "uppers_s", "means_s"):
+        if len(getattr(partition, name)) not in (0, count):
+            raise ValueError(f"{name} of the partition must be {count} or none")
 
 
 def re_estimated(
