@@ -149,7 +149,9 @@ class EngineClient:
     def arrive(self, request: Any) -> None:
         """Stamp a request that the scheduler sees for the first time."""
         if not self.failure:
-            self.tracker.arrive(request, self.clock())
+            record = self.tracker.arrive(request, self.clock())
+            if record.group:
+                self._regroup()
 
     def finish(self, request: Any) -> None:
         """Report a request that ended, however it did."""
@@ -187,6 +189,7 @@ class EngineClient:
             hints = record.hints
             if self.options.trust_hints and hints.group:
                 self.tracker.join(record, f"hint:{hints.group}")
+                self._regroup()
             self.estimates.first(record)
             tier = hints.tier if self.options.trust_hints else None
             if tier is None:
@@ -213,6 +216,11 @@ class EngineClient:
         )
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _regroup(self) -> None:
+        """Let the policy know whose group has just come to count."""
+        for record in self.tracker.grouped():
+            self.queue.regroup(record)
 
     def _revises_first(self, snapshot: Snapshot) -> bool:
         """Say whether a new snapshot waits for the next step.

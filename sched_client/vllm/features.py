@@ -14,7 +14,6 @@ from sched_client.model import (
     Features,
     RequestKind,
 )
-from sched_client.request_ids import MAX_ID_LENGTH
 from sched_client.text_class import text_class
 from sched_client.vllm.hints import NO_HINTS, Hints, read_hints
 from sched_client.vllm.mel import mel_duration_s
@@ -200,25 +199,3 @@ class FeatureReader:
         if self.trust_hints or hinted_s > known_s:
             return features._replace(audio_s=hinted_s, duration_source="hint")
         return features
-
-
-# Engine ids end in a dash and 8 hexadecimal digits; pieces of one file have a number before it.
-_HEX_SUFFIX: Final = 9
-
-
-def piece_prefix(request_id: str) -> str:
-    """Give what the pieces of one file share in their ids, or an empty string.
-
-    Callers choose the middle of the id, so a prefix alone proves nothing.
-
-    Examples
-    --------
-    >>> piece_prefix("transcribe-abc-1-0123abcd")
-    'transcribe-abc'
-    >>> piece_prefix("transcribe-abc-0123abcd")
-    ''
-    """
-    if len(request_id) > MAX_ID_LENGTH:
-        return ""
-    head, dash, piece = request_id[:-_HEX_SUFFIX].rpartition("-")
-    return head if dash and piece.isdecimal() else ""

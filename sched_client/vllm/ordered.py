@@ -122,6 +122,11 @@ class OrderedRequests:
         self._policy.revise(entry_of(record))
         return True
 
+    def regroup(self, record: Record) -> None:
+        """Let the policy know that a record's group has changed, if it still waits; O(log n)."""
+        if self._held.get(record.request.request_id) is record:
+            self._policy.revise(entry_of(record))
+
     def settle(self, parameters: PolicyParameters) -> None:
         """Give the policy its parameters."""
         if parameters != self._parameters:

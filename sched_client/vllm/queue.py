@@ -267,6 +267,17 @@ class KappadQueue:
         if self._ordered is not None:
             self._ordered.revise(record)
 
+    def regroup(self, record: Record) -> None:
+        """Let the policy know that a record has become a member of a group, if it waits.
+
+        Whatever it raises, all that call it mean the stock order by it.
+        """
+        if self._ordered is not None:
+            self._decided = False
+            self._ordered.regroup(record)
+        elif self._shadow is not None and record.service_s:
+            self._shadow.policy.revise(entry_of(record))
+
     def settle(self, parameters: PolicyParameters) -> None:
         """Give the policy its parameters."""
         if self._ordered is not None:

@@ -4,13 +4,12 @@ Own timestamps, because vLLM's events are drained by the end; a running integral
 concurrency of a residence costs one subtraction.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sched_client.completion import CompletionReport, RunningReport
 from sched_client.request_ids import MAX_ID_LENGTH
-from sched_client.vllm.features import piece_prefix
+from sched_client.vllm.file_groups import FileGroups
 from sched_client.vllm.record import Record
 
 # vLLM's names of finished states (v1/request.py). A detected repetition loop was cut, as a length
@@ -23,8 +22,6 @@ _REASONS: Final[Mapping[str, str]] = {
     "FINISHED_IGNORED": "error",
     "FINISHED_ERROR": "error",
 }
-# Files whose pieces may still be coming; the oldest is forgotten beyond this.
-_MAX_GROUPS: Final = 4096
 
 
 class Tracker:
@@ -49,7 +46,7 @@ class Tracker:
         self._integral_s: float | None = None
         self._running = 0
         self._counter = 0
-        self._groups: OrderedDict[str, int] = OrderedDict()
+        self._groups = FileGroups()
 
     def arrive(self, request: Any, now_s: float) -> Record:
         """Start to remember a request, or give the record that there is."""
@@ -57,7 +54,7 @@ class Tracker:
         if record is None:
             self._sequence += 1
             record = Record(request, now_s, self._sequence)
-            record.group = self._group(request)
+            record.group = self._groups.of(request.request_id, request.arrival_time)
             self.records[request.request_id] = record
         return record
 
@@ -70,30 +67,28 @@ class Tracker:
         if request_id in self.running:
             self.running[request_id] = again
 
-    def _group(self, request: Any) -> str:
-        """Name the file a request may be a piece of; it counts once it has two members."""
-        prefix = piece_prefix(request.request_id)
-        if not prefix:
-            return ""
-        group = f"{prefix}@{request.arrival_time}"
-        self._count(group)
-        return group
-
-    def _count(self, group: str) -> None:
-        groups = self._groups
-        groups[group] = groups.get(group, 0) + 1
-        if len(groups) > _MAX_GROUPS:
-            groups.popitem(last=False)
-
     def join(self, record: Record, group: str) -> None:
         """Put a request into a group that its caller named; a session's next turn is in it."""
         if record.group != group:
             record.group = group
-            self._count(group)
+            self._groups.named(group, record.request.request_id)
 
     def group_id(self, record: Record) -> str:
         """Give the id of the file a request is a piece of, empty while it is the only one."""
-        return record.group if self._groups.get(record.group, 0) > 1 else ""
+        return record.group if self._groups.counts(record.group) else ""
+
+    def grouped(self) -> list[Record]:
+        """Give the records that have become members of a group since they were looked at.
+
+        A file's first piece is one only when the second arrives; it may wait by then.
+        """
+        found = []
+        for request_id in self._groups.take_completed():
+            record = self.records.get(request_id)
+            if record is not None:
+                record.group_id = self.group_id(record)
+                found.append(record)
+        return found
 
     def advance(self, now_s: float, running: int | None = None) -> None:
         """Add to the integral of running requests over time.

@@ -77,10 +77,10 @@ def test_what_runs_is_told_with_the_time_it_started_from_the_first_moment() -> N
 
 def test_the_second_turn_is_younger_and_in_the_same_group() -> None:
     tracker = Tracker()
-    record = tracker.arrive(Request("call-1-0123abcd"), 1.0)
-    tracker.arrive(Request("call-2-0123abcd"), 1.5)
+    record = tracker.arrive(Request("call-0-0123abcd"), 1.0)
+    tracker.arrive(Request("call-1-0123abcd"), 1.5)
     tracker.come_again(record, 5.0)
-    again = tracker.records["call-1-0123abcd"]
+    again = tracker.records["call-0-0123abcd"]
     assert (again.enqueued_s, again.sequence) == (5.0, 3)
     assert tracker.group_id(again) == "call@1000000000.0"
     again.take(FeatureReader().read(again.request))
