@@ -110,7 +110,8 @@ class GroupedOrder:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._units: dict[str, GroupUnit] = {}
+        # By group and priority: a caller may give the pieces of what it calls one file several.
+        self._units: dict[tuple[str, int], GroupUnit] = {}
         self._members = 0
 
     def __len__(self) -> int:
@@ -123,9 +124,10 @@ class GroupedOrder:
         if not group_id:
             self._order.push(item)
             return
-        unit = self._units.get(group_id)
+        key = (group_id, item.priority)
+        unit = self._units.get(key)
         if unit is None:
-            unit = self._units[group_id] = GroupUnit(item)
+            unit = self._units[key] = GroupUnit(item)
         else:
             self._order.discard(unit)
             unit.join(item)
@@ -138,11 +140,12 @@ class GroupedOrder:
         if not group_id:
             self._order.discard(item)
             return
-        unit = self._units[group_id]
+        key = (group_id, item.priority)
+        unit = self._units[key]
         self._order.discard(unit)
         self._members -= 1
         if len(unit) == 1:
-            del self._units[group_id]
+            del self._units[key]
         else:
             unit.leave(item)
             self._order.push(unit)
