@@ -5,7 +5,7 @@ fit and not before.
 """
 
 from estimator.core.partition.config import PartitionConfig
-from estimator.core.partition.fit import Fit, FitJob, fit
+from estimator.core.partition.fitting import Fit, FitJob, fit
 from estimator.core.partition.revision import PartitionRevision, PartitionStatus
 from estimator.core.partition.table import PartitionTable
 
