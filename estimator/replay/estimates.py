@@ -11,20 +11,25 @@ from estimator.replay.job import Job
 from estimator.replay.outcome import Outcome
 from estimator.replay.profile import EngineProfile
 from estimator.replay.request import Request
+from sched_client.estimates import Remains
 from sched_client.model import (
     DEFAULT_KAPPA_TOKENS_PER_S,
     DEFAULT_MEAN_AUDIO_S,
     DEFAULT_TEXT_TOKENS,
     WHISPER_MAX_TOKENS,
+    Estimate,
+    KappaEntry,
     PolicyParameters,
     ServiceTime,
     Settings,
     parameters_of,
 )
+from sched_client.remaining import remaining_tokens
 
 __all__ = ["DurationEstimates", "Estimating", "TrueEstimates"]
 
 _PRIOR: Final = ServiceTime()
+_PRIOR_KAPPA: Final = KappaEntry(kappa_tokens_per_s=DEFAULT_KAPPA_TOKENS_PER_S)
 
 
 class Estimating(Protocol):
@@ -43,6 +48,9 @@ class Estimating(Protocol):
 
     def revised(self, request: Request) -> bool:
         """Renew the estimate of a request that is about to go next; say whether it moved."""
+
+    def remains(self, request: Request) -> Remains:
+        """Estimate what is left of a request that was preempted and has produced something."""
 
     def finished(self, request: Request, outcome: Outcome) -> None:
         """Take a request that ended."""
@@ -115,6 +123,18 @@ class FixedEstimates:
         """Say that no estimate moves."""
         return False
 
+    def remains(self, request: Request) -> Remains:
+        """Estimate what is left of a preempted request, whose context is computed again."""
+        job, produced = request.job, request.produced
+        tokens = self.remaining_tokens(job, produced)
+        prompt_tokens = job.prompt_tokens + produced
+        service_s = self._profile.service_s(tokens, prompt_tokens, self._slots)
+        return Remains(service_s, tokens, request.queue_id)
+
+    def remaining_tokens(self, job: Job, produced: int) -> float:
+        """Give the tokens that a job is expected to produce yet, ≥ 1."""
+        return max(self.expected_tokens(job) - produced, 1.0)
+
     def finished(self, request: Request, outcome: Outcome) -> None:
         """Learn nothing."""
 
@@ -166,3 +186,12 @@ class DurationEstimates(FixedEstimates):
             audio_s = DEFAULT_MEAN_AUDIO_S if job.audio_s is None else job.audio_s
             tokens = self._kappa * audio_s
         return min(max(tokens, 1.0), float(job.max_tokens or WHISPER_MAX_TOKENS))
+
+    def remaining_tokens(self, job: Job, produced: int) -> float:
+        """Give the tokens still expected, with the spread that a prior has."""
+        tokens = self.expected_tokens(job)
+        most = float(job.max_tokens or WHISPER_MAX_TOKENS)
+        ratios = (_PRIOR_KAPPA.ratio_p50, _PRIOR_KAPPA.ratio_p90, _PRIOR_KAPPA.ratio_p99)
+        p50, p90, p99 = (min(tokens * ratio, most) for ratio in ratios)
+        estimate = Estimate(tokens, p50, p90, p99, 1.0, "", "prior", 0)
+        return remaining_tokens(estimate, produced, job.max_tokens)

@@ -16,7 +16,7 @@ from estimator.replay.job import NS_PER_S
 from estimator.replay.outcome import Outcome
 from estimator.replay.request import Request
 from estimator.runtime.delta import SnapshotDelta
-from sched_client.estimates import Estimates
+from sched_client.estimates import Estimates, Remains
 from sched_client.model import (
     DEFAULT_MODEL,
     GLOBAL_KEY,
@@ -134,6 +134,10 @@ class LearnedEstimates:
     def revised(self, request: Request) -> bool:
         """Estimate a request anew if the newest snapshot moves it by 5 %."""
         return self._estimates.revised(request)
+
+    def remains(self, request: Request) -> Remains:
+        """Estimate what is left of a request that was preempted."""
+        return self._estimates.remains(request, request.produced)
 
     def finished(self, request: Request, outcome: Outcome) -> None:
         """Keep a completion for the next report."""

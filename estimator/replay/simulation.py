@@ -111,7 +111,7 @@ class _Simulation:
             if preempted:
                 for request in preempted:
                     self._waiting[request.request_id] = request
-                    self._policy.give_back(_entry_of(request))
+                    self._policy.give_back(self._entry_of(request))
                 self._most_waiting = max(self._most_waiting, len(waiting))
             elif waiting:
                 self._admit(now_ns)
@@ -168,7 +168,7 @@ class _Simulation:
         def revise(request: Request) -> bool:
             moved = self._estimates.revised(request)
             if moved:
-                changed[request.request_id] = _entry_of(request)
+                changed[request.request_id] = self._entry_of(request)
             return moved
 
         self._estimates.wake(
@@ -186,8 +186,16 @@ class _Simulation:
     def _revise(self, request: Request) -> bool:
         if not self._estimates.revised(request):
             return False
-        self._policy.revise(_entry_of(request))
+        self._policy.revise(self._entry_of(request))
         return True
+
+    def _entry_of(self, request: Request) -> WaitingEntry:
+        """Give the entry of a request as it is now: of a preempted one, with what is left."""
+        entry = _entry_of(request)
+        if not request.produced:
+            return entry
+        service_s, tokens, queue_id = self._estimates.remains(request)
+        return entry._replace(service_s=service_s, tokens=tokens, queue_id=queue_id)
 
     def _take_events(self, until_ns: int) -> None:
         """Take arrivals and aborts up to a time, in their order."""

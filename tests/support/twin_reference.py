@@ -131,12 +131,15 @@ class _Run:
 
     def entry(self, request: Request) -> WaitingEntry:
         job = request.job
+        service_s, tokens, queue_id = request.service_s, request.tokens, request.queue_id
+        if request.preemptions and request.produced:
+            service_s, tokens, queue_id = self.estimates.remains(request)
         return WaitingEntry(
             request.request_id,
             request.enqueued_s,
-            request.service_s,
-            request.tokens,
-            request.queue_id,
+            service_s,
+            tokens,
+            queue_id,
             job.group_id,
             job.priority,
         )
