@@ -39,8 +39,8 @@ def draw(
     str
         Lines joined by newlines, the highest value above, each at most ``width`` wide.
     """
-    width = width or min(shutil.get_terminal_size((80, 24)).columns, _MAX_COLUMNS)
-    dots = _can_encode() if braille is None else braille
+    width = width or terminal_width()
+    dots = can_encode("⠿│") if braille is None else braille
     columns = max(width - _LABEL - 2, _MIN_COLUMNS)
     low, high = min(values), max(values)
     # A flat line is drawn in the middle, with a scale of a tenth around it.
@@ -91,9 +91,15 @@ def _stars(heights: Sequence[int], columns: int) -> list[str]:
     return ["".join(row) for row in rows]
 
 
-def _can_encode() -> bool:
+def terminal_width() -> int:
+    """Give the characters of a line of the terminal, 80 where there is none."""
+    return min(shutil.get_terminal_size((80, 24)).columns, _MAX_COLUMNS)
+
+
+def can_encode(text: str) -> bool:
+    """Say whether standard output can show a text."""
     try:
-        "⠿│".encode(sys.stdout.encoding or "ascii")
+        text.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -20,6 +20,7 @@ from estimator.cli import (
     kappa,
     learn,
     mode,
+    partition,
     predict,
     replay,
     serve,
@@ -54,8 +55,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _MODULES: Final = (
-    serve, predict, status, kappa, drift, explain, learn, evaluate, replay, calibrate, export,
-    demo,
+    serve, predict, status, kappa, drift, partition, explain, learn, evaluate, replay, calibrate,
+    export, demo,
 )  # fmt: skip
 for _module in _MODULES:
     app.command()(getattr(_module, _module.__name__.rsplit(".", 1)[-1]))

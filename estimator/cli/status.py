@@ -21,6 +21,8 @@ from sched_client.options import DEFAULT_TARGET
 if TYPE_CHECKING:  # grpc only when a command runs
     from estimator.client import EngineClient, Status
 
+_MAX_PARTITIONS = 8
+
 
 def status(
     target: Target = DEFAULT_TARGET,
@@ -65,6 +67,16 @@ def _document(answer: "Status") -> dict[str, object]:
         "open_drift_count": answer.open_drifts,
         "p90_coverage_ratio": answer.p90_coverage,
         "store_error": answer.store_error,
+        "partitions": [
+            {
+                "model": one.model,
+                "queue_count": one.queues,
+                "detail": one.text,
+                "completion_count": one.completions,
+                "sample_count": one.points,
+            }
+            for one in answer.partitions
+        ],
         "clients": [_client_document(answer, one) for one in answer.clients],
         "services": [
             {
@@ -136,6 +148,7 @@ def _show(answer: "Status", *, now_s: float) -> None:
         f"{answer.open_drifts} open; see `kappad drift`" if answer.open_drifts else "none open"
     )
     say(f"drifts    {drifts}")
+    _show_queues(answer)
     say(f"store     {p(answer.store_error) or 'works'}")
     if answer.services:
         say()
@@ -151,6 +164,14 @@ def _show(answer: "Status", *, now_s: float) -> None:
     for one in answer.clients:
         if one.effective_mode is None:
             say(f"tool {p(one.client_id)} · heard {span(now_s - one.reported_s)} ago")
+
+
+def _show_queues(answer: "Status") -> None:
+    for one in answer.partitions[:_MAX_PARTITIONS]:
+        count = f"{one.queues} queue{'s' if one.queues > 1 else ''}"
+        say(f"queues    {p(one.model)}: {count}{f' · {p(one.text)}' if one.text else ''}")
+    if len(answer.partitions) > _MAX_PARTITIONS:
+        say(f"          {len(answer.partitions) - _MAX_PARTITIONS} more; see `kappad partition`")
 
 
 def _show_services(answer: "Status") -> None:

@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable
 
-from estimator.client.results import EngineClient, Explanation, StateResult
+from estimator.client.results import (
+    EngineClient,
+    Explanation,
+    ModelQueues,
+    PartitionStatus,
+    Queue,
+    StateResult,
+    Status,
+)
 from estimator.convert import (
     ConversionError,
     completion_from_proto,
@@ -13,12 +21,13 @@ from estimator.convert import (
     mode_from_proto,
     seconds_of,
     service_from_proto,
+    settings_from_proto,
 )
 from estimator.runtime.seed import MAX_SEED_BYTES
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from sched_client.model import Mode
 
-__all__ = ["engine_client", "explanation", "state_result"]
+__all__ = ["engine_client", "explanation", "model_queues", "state_result", "status_of"]
 
 
 def engine_client(info: pb.ClientInfo) -> EngineClient:
@@ -51,6 +60,32 @@ def engine_client(info: pb.ClientInfo) -> EngineClient:
     )
 
 
+def status_of(answer: pb.GetStatusResponse) -> Status:
+    """Convert what the sidecar is doing."""
+    return Status(
+        instance_id=answer.instance_id,
+        server_version=answer.server_version,
+        snapshot_version=answer.snapshot_version,
+        started_s=seconds_of(answer.start_time),
+        settings=settings_from_proto(answer.settings),
+        learned=answer.learned_count,
+        stored=answer.stored_count,
+        backlog=answer.backlog_count,
+        backlog_limit=answer.backlog_limit,
+        rejected=answer.rejected_count,
+        keys=answer.key_count,
+        key_limit=answer.key_limit,
+        open_drifts=answer.open_drift_count,
+        p90_coverage=(
+            answer.p90_coverage_ratio if answer.HasField("p90_coverage_ratio") else None
+        ),
+        store_error=answer.store_error,
+        clients=tuple(map(engine_client, answer.clients)),
+        services=tuple(map(service_from_proto, answer.services)),
+        partitions=tuple(map(_partition_status, answer.partitions)),
+    )
+
+
 def explanation(message: pb.Explanation) -> Explanation:
     """Convert what became of one request."""
     return Explanation(
@@ -64,6 +99,50 @@ def explanation(message: pb.Explanation) -> Explanation:
         ),
         service=service_from_proto(message.service)[1],
         drift_events=tuple(map(drift_from_proto, message.drift_events)),
+    )
+
+
+def _partition_status(message: pb.PartitionStatus) -> PartitionStatus:
+    """Convert how one model's partition stands."""
+    return PartitionStatus(
+        model=message.model_id,
+        queues=message.queue_count,
+        text=message.detail,
+        completions=message.completion_count,
+        points=message.sample_count,
+        fits=message.fit_count,
+        revisions=message.revision_count,
+    )
+
+
+def model_queues(message: pb.ModelQueues) -> ModelQueues:
+    """Convert the queues of one model; a histogram that does not add up is a `ConversionError`."""
+    edges, counts = tuple(message.histogram_edge_seconds), tuple(message.histogram_counts)
+    if len(edges) != (len(counts) + 1 if counts else 0):
+        raise ConversionError(
+            reason="HISTOGRAM_INVALID",
+            field="histogram_counts",
+            message=f"{len(counts)} counts between {len(edges)} edges",
+        )
+    return ModelQueues(
+        status=_partition_status(message.status),
+        queues=tuple(map(_queue, message.queues)),
+        edges_s=edges,
+        counts=counts,
+    )
+
+
+def _queue(message: pb.Queue) -> Queue:
+    has = message.HasField
+    return Queue(
+        queue_id=message.queue_id,
+        lower_s=message.lower_bound_seconds if has("lower_bound_seconds") else None,
+        upper_s=message.upper_bound_seconds if has("upper_bound_seconds") else None,
+        least_s=message.least_seconds if has("least_seconds") else None,
+        most_s=message.most_seconds if has("most_seconds") else None,
+        mean_s=message.mean_seconds if has("mean_seconds") else None,
+        share=message.share_ratio if has("share_ratio") else None,
+        points=message.sample_count,
     )
 
 

@@ -12,10 +12,11 @@ from typing import Any, Final, Self, TypeVar
 
 import grpc
 
-from estimator.client.answers import engine_client, explanation, state_result
+from estimator.client.answers import explanation, model_queues, state_result, status_of
 from estimator.client.errors import ClientError, client_error, code_of, error_details
 from estimator.client.results import (
     Explanation,
+    ModelQueues,
     ModeResult,
     PredictResult,
     RejectedRow,
@@ -34,13 +35,11 @@ from estimator.convert import (
     kappa_point_from_proto,
     mode_from_proto,
     mode_to_proto,
-    seconds_of,
-    service_from_proto,
-    settings_from_proto,
+    partition_record_from_proto,
 )
 from estimator.core.drift_event import DriftEvent
 from estimator.core.observation import Completion
-from estimator.store.base import KappaPoint
+from estimator.store.base import KappaPoint, PartitionRecord
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from protos.kappad.estimator.v1 import estimator_pb2_grpc as rpc
 from sched_client.model import Features, KappaEntry, Key, Mode
@@ -203,28 +202,7 @@ class EstimatorClient:
 
     def status(self) -> Status:
         """Ask what the sidecar is doing; raises `ClientError`."""
-        answer = self._call(self._inspection.GetStatus, pb.GetStatusRequest())
-        return Status(
-            instance_id=answer.instance_id,
-            server_version=answer.server_version,
-            snapshot_version=answer.snapshot_version,
-            started_s=seconds_of(answer.start_time),
-            settings=settings_from_proto(answer.settings),
-            learned=answer.learned_count,
-            stored=answer.stored_count,
-            backlog=answer.backlog_count,
-            backlog_limit=answer.backlog_limit,
-            rejected=answer.rejected_count,
-            keys=answer.key_count,
-            key_limit=answer.key_limit,
-            open_drifts=answer.open_drift_count,
-            p90_coverage=(
-                answer.p90_coverage_ratio if answer.HasField("p90_coverage_ratio") else None
-            ),
-            store_error=answer.store_error,
-            clients=tuple(map(engine_client, answer.clients)),
-            services=tuple(service_from_proto(one) for one in answer.services),
-        )
+        return status_of(self._call(self._inspection.GetStatus, pb.GetStatusRequest()))
 
     def kappas(self, model: str = "") -> Iterator[tuple[Key, KappaEntry]]:
         """Iterate over the current κ, most samples first; raises `ClientError`.
@@ -253,6 +231,23 @@ class EstimatorClient:
         """Iterate over detected changes, newest first; raises `ClientError`."""
         request = pb.ListDriftEventsRequest()
         return self._listed(self._inspection.ListDriftEvents, request, "events", drift_from_proto)
+
+    def queues(self, model: str = "") -> Iterator[ModelQueues]:
+        """Iterate over the models' queues, by model; an empty name means all of them.
+
+        Raises
+        ------
+        ClientError
+            The sidecar refuses, or cannot be reached.
+        """
+        request = pb.ListQueuesRequest(model_id=model)
+        return self._listed(self._inspection.ListQueues, request, "models", model_queues)
+
+    def partitions(self, model: str = "") -> Iterator[PartitionRecord]:
+        """Iterate over the partitions that came into force, newest first; as `queues`."""
+        request = pb.ListPartitionsRequest(model_id=model)
+        method = self._inspection.ListPartitions
+        return self._listed(method, request, "partitions", partition_record_from_proto)
 
     def completions(self) -> Iterator[Completion]:
         """Iterate over the stored completions, oldest first; raises `ClientError`."""

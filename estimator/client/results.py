@@ -116,6 +116,83 @@ class EngineClient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """How one model's partition stands.
+
+    Attributes
+    ----------
+    model : str
+        Served model's name.
+    queues : int
+        Queues in force.
+    text : str
+        What holds, and where there is one queue, why.
+    completions, points : int
+        Completions observed, and points in the sample.
+    fits, revisions : int
+        Fits done, and how many of them changed the partition.
+    """
+
+    model: str
+    queues: int
+    text: str
+    completions: int
+    points: int
+    fits: int
+    revisions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """One queue of a model.
+
+    Attributes
+    ----------
+    queue_id : str
+        Stable across refits.
+    lower_s, upper_s : float or None
+        Work that is routed to it, in seconds; None where there is no bound.
+    least_s, most_s, mean_s : float or None
+        Work that was seen in it, in seconds; None where nothing was learned.
+    share : float or None
+        Of recent requests, in [0, 1].
+    points : int
+        That share of the sample's points.
+    """
+
+    queue_id: str
+    lower_s: float | None
+    upper_s: float | None
+    least_s: float | None
+    most_s: float | None
+    mean_s: float | None
+    share: float | None
+    points: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelQueues:
+    """The queues of one model, and the work that they were found in.
+
+    Attributes
+    ----------
+    status : PartitionStatus
+        How the partition stands.
+    queues : tuple of Queue
+        Shortest work first.
+    edges_s : tuple of float
+        Ascending edges of the sample's histogram in seconds of work; none without a sample.
+    counts : tuple of int
+        Points between each two edges.
+    """
+
+    status: PartitionStatus
+    queues: tuple[Queue, ...]
+    edges_s: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """What the sidecar is doing.
 
@@ -139,6 +216,8 @@ class Status:
         Heard from lately.
     services : tuple of (str, ServiceTime)
         By model; the empty name is the fallback.
+    partitions : tuple of PartitionStatus
+        By model.
     """
 
     instance_id: str
@@ -158,6 +237,7 @@ class Status:
     store_error: str
     clients: tuple[EngineClient, ...]
     services: tuple[tuple[str, ServiceTime], ...]
+    partitions: tuple[PartitionStatus, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ Pure and deterministic: time is what completions carry, and the same completions
 give the same state, whether live, replayed, or replayed from a checkpoint.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,15 +15,22 @@ from estimator.core.mix import MixTable
 from estimator.core.node import Node
 from estimator.core.observation import Completion
 from estimator.core.open_drifts import OpenDrifts
+from estimator.core.partition import (
+    Fit,
+    FitJob,
+    PartitionConfig,
+    PartitionRevision,
+    PartitionTable,
+)
 from estimator.core.residence import ServiceFit
 from estimator.core.running import Running, RunningTable
 from estimator.core.service_time import ServiceTable
-from sched_client.model import KappaEntry, Key, Partition, ServiceTime
+from sched_client.model import SINGLE_QUEUE, KappaEntry, Key, Partition, ServiceTime
 
 __all__ = ["Changes", "CoreConfig", "Pipeline"]
 
 # Raised with every change of what `Pipeline.state` holds.
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 # A model's seconds are watched from the so many-th completion that told of them.
 _WATCH_AFTER: Final = 10
 _DEFAULT: Final = CoreConfig()
@@ -42,7 +49,7 @@ class Changes:
     services : dict of str to ServiceTime
         New and changed models; the empty name is the fallback.
     partitions : dict of str to Partition
-        New and changed partitions (none are learned yet).
+        New and changed partitions.
     """
 
     kappas: dict[Key, KappaEntry] = field(default_factory=dict)
@@ -86,6 +93,9 @@ class Pipeline:
         self._service = ServiceTable(config)
         self._mix = MixTable(config)
         self._open = OpenDrifts()
+        self._partition = PartitionTable(PartitionConfig(max_models=config.max_models))
+        self._told_partitions: dict[str, Partition] = {}
+        self._fitted = ""
         # Not saved: what runs is said again within seconds.
         self._running = RunningTable()
         self._bounded_version = 0
@@ -135,7 +145,32 @@ class Pipeline:
         if taught is not None:
             self._watch_service(completion, *taught, events)
         self._watch_mix(completion, events)
+        self._observe_work(completion)
+        if events:
+            self._note_drifts(events)
         return tuple(events)
+
+    def _observe_work(self, completion: Completion) -> None:
+        """Put a completion into its model's sample, as the request was routed: by its estimate."""
+        if completion.kind == "session":
+            return  # it lasts as long as its caller speaks
+        tokens = completion.predicted_tokens or float(completion.output_tokens)
+        if tokens <= 0.0:
+            return
+        ended = completion.finish_reason in ("stop", "length") and not completion.preemptions
+        self._partition.observe(
+            completion.model,
+            tokens,
+            completion.prompt_tokens,
+            completion.service_s if ended else 0.0,
+        )
+
+    def _note_drifts(self, events: Iterable[DriftEvent]) -> None:
+        for event in events:
+            if event.ended_s is None:
+                # The global key's is everybody's.
+                for model in (event.model,) if event.model else self._partition.models():
+                    self._partition.note_drift(model)
 
     def _watch_kappa(
         self, completion: Completion, node: Node, sample: Sample, events: list[DriftEvent]
@@ -216,7 +251,20 @@ class Pipeline:
         """
         self._bound()
         kappas, removed = self._kappa.take_changes()
-        return Changes(kappas=kappas, removed=removed, services=self._service.take_changes())
+        return Changes(
+            kappas=kappas,
+            removed=removed,
+            services=self._service.take_changes(),
+            partitions=self._take_partitions(),
+        )
+
+    def _take_partitions(self) -> dict[str, Partition]:
+        told, entries = self._told_partitions, self._partition.entries()
+        changed = {model: one for model, one in entries.items() if told.get(model) != one}
+        # A model that was forgotten has one queue again, as any that is not known.
+        changed |= dict.fromkeys(told.keys() - entries.keys(), SINGLE_QUEUE)
+        self._told_partitions = entries
+        return changed
 
     def kappas(self, model: str = "") -> dict[Key, KappaEntry]:
         """Give every key that answers for itself, the global one always.
@@ -236,6 +284,43 @@ class Pipeline:
     def services(self) -> dict[str, ServiceTime]:
         """Give the service time of every model; the empty name is the fallback, always there."""
         return self._service.entries()
+
+    def partitions(self) -> dict[str, Partition]:
+        """Give the queues of every model that was fitted."""
+        return self._partition.entries()
+
+    @property
+    def queue_table(self) -> PartitionTable:
+        """The samples that queues are found in, to be read."""
+        return self._partition
+
+    def work_histogram(self, model: str) -> tuple[list[float], list[int]]:
+        """Give a model's sample as edges in seconds of work, and counts between them."""
+        return self._partition.histogram(model, self._service.told(model))
+
+    def due_fit(self) -> FitJob | None:
+        """Give a model's queues to fit, if any are due; then comes `install_fit` or `give_up_fit`.
+
+        The completions alone do not say when it is installed: what is learned replays exactly, but
+        for queues, which come into force when their fit is done.
+        """
+        models = self._partition.models()
+        # Each in its turn: of many that are always due, the first would be the only one.
+        first = models.index(self._fitted) + 1 if self._fitted in models else 0
+        for model in models[first:] + models[:first]:
+            job = self._partition.due(model, self._service.told(model))
+            if job is not None:
+                self._fitted = model
+                return job
+        return None
+
+    def install_fit(self, fit: Fit) -> PartitionRevision | None:
+        """Put a fit into force if it is better by enough; None where what holds is kept."""
+        return self._partition.install(fit)
+
+    def give_up_fit(self, model: str) -> None:
+        """Say that a model's fit failed, or is not wanted any more."""
+        self._partition.give_up(model)
 
     def kappa_of(self, key: Key) -> KappaEntry:
         """Give the newest numbers of the key, or of the nearest parent that answers for it."""
@@ -263,6 +348,7 @@ class Pipeline:
             "services": dict(self._service.state(model)),
             "mix": self._mix.state(model),
             "open_drifts": self._open.state(model),
+            "partitions": self._partition.state(model),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
@@ -279,5 +365,6 @@ class Pipeline:
             self._service.restore(state["services"])
             self._mix.restore(state["mix"])
             self._open.restore(state["open_drifts"])
+            self._partition.restore(state["partitions"])
         except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
             raise ValueError(f"the state is damaged: {error!r}") from error

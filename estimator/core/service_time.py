@@ -92,6 +92,11 @@ class ServiceTable:
         """Give the service time of every model and the fallback."""
         return {model: fit.entry() for model, fit in self}
 
+    def told(self, model: str) -> ServiceTime:
+        """Give what clients were told of a model, in O(1); the newest if nothing was yet."""
+        fit = self._models.get(model, self._fallback)
+        return fit.published or fit.entry()
+
     def take_evicted_while_open(self) -> list[str]:
         """Give the models that left with an open drift event since the last call."""
         gone = self._evicted_while_open

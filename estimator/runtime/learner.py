@@ -19,11 +19,13 @@ from estimator.runtime import heap
 from estimator.runtime.backlog import Backlog, Report, ReportResult, acknowledge, refuse
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.errors import UnavailableError
+from estimator.runtime.fits import Fits, load_mixture
 from estimator.runtime.pace import Pace
 from estimator.runtime.publisher import Publisher
 from estimator.runtime.recorder import Recorder
 from estimator.runtime.state_export import ExportedState, StateExports
 from estimator.runtime.store_worker import StoreWorker
+from estimator.runtime.versions import VERSION_BLOCK, Versions
 from estimator.store.base import Checkpoint, StoredCompletion, StoreError
 from estimator.telemetry.logs import get_logger
 from estimator.telemetry.metrics import Metrics
@@ -39,11 +41,6 @@ SLICE_S: Final = 0.002
 GROUP_ROWS: Final = 1024
 # More than that, so that a replay catches up with a full load that goes on meanwhile.
 _REPLAY_ROWS: Final = 2 * GROUP_ROWS
-# Versions are promised to the store in blocks, so that none is used twice after a crash: one
-# write for 200 s of publishing at full rate.
-VERSION_BLOCK: Final = 1000
-# Kept back for switches of the mode, which must not wait for a checkpoint.
-_VERSION_RESERVE: Final = 100
 # How often a store that failed is tried again when nobody reports.
 _STORE_RETRY_S: Final = 2.0
 _STOPPED: Final = "the learner stopped"
@@ -98,7 +95,7 @@ class Learner:
         self._metrics = metrics
         self._now_s = now_s
         self._learned_row_id = learned_row_id
-        self._reserved_version = publisher.snapshot.version
+        self._versions = Versions(publisher.snapshot.version)
         self._fresh: list[StoredCompletion] = []
         self._recorder = Recorder(worker, metrics, config.kappa_point_interval_s)
         self._recorder.seed(publisher.snapshot, now_s())
@@ -106,6 +103,7 @@ class Learner:
         self._draining = False
         self._wake = asyncio.Event()
         self._exports = StateExports(self._wake.set)
+        self._fits = Fits(pipeline, metrics, self._wake.set)
         least_s, save_s = config.publish_interval_s, config.checkpoint_interval_s
         self._publishing = Pace(
             share=_PUBLISH_SHARE, least_s=least_s, most_s=max(least_s, _PUBLISH_WITHIN_S)
@@ -173,7 +171,7 @@ class Learner:
 
     def check_version_left(self) -> None:
         """Raise `UnavailableError` where `publish_settings` would."""
-        if self.publisher.snapshot.version >= self._reserved_version:
+        if not self._versions.is_one_left(self.publisher.snapshot.version):
             raise UnavailableError(
                 f"no snapshot version is left to publish: {self._worker.error or 'starting'}; "
                 "repair the store, or put a file named 'off' beside the socket",
@@ -191,6 +189,7 @@ class Learner:
         try:
             # Predictions, watches and switches are served meanwhile; reports wait in the backlog.
             await asyncio.to_thread(load_detector)
+            await asyncio.to_thread(load_mixture)
             self.on_loaded()
             while not (self._draining and not self.backlog and not self._fresh):
                 await self._wait_for_work()
@@ -209,7 +208,7 @@ class Learner:
             # Even under full load the calls get their turn.
             await asyncio.sleep(0)
             return
-        due = [self._checkpoint_at()]
+        due = [self._checkpoint_at(), self._fits.next_at]
         if self._dirty and self._may_publish:
             due.append(self._publishing.next_at)
         if self._recorder.held:
@@ -232,6 +231,10 @@ class Learner:
             fresh, self._fresh = self._fresh, []
             await self._learn(fresh)
             self.backlog.settle(len(fresh))
+        installed = self._fits.step(asyncio.get_running_loop().time())
+        if installed is not None:
+            self._recorder.add_partition(installed)
+            self._dirty = True
         self._publish_if_due()
         await self._record()
         await self._checkpoint_if_due()
@@ -306,11 +309,11 @@ class Learner:
             self._dirty = True
             self._n_since_checkpoint += len(rows)
             self._metrics.learned.inc(len(rows))
+            self._fits.note_learned()
 
     @property
     def _may_publish(self) -> bool:
-        left = self._reserved_version - self.publisher.snapshot.version
-        return left > _VERSION_RESERVE
+        return self._versions.may_publish(self.publisher.snapshot.version)
 
     def _publish_if_due(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -342,8 +345,7 @@ class Learner:
         if self._worker.error:
             # It is the probe, too, that finds out that a store works again.
             return self._tried_checkpoint + _STORE_RETRY_S
-        left = self._reserved_version - self.publisher.snapshot.version
-        if left < VERSION_BLOCK // 2:
+        if self._versions.is_low(self.publisher.snapshot.version):
             return 0.0
         if self._n_since_checkpoint >= self._config.checkpoint_completions:
             return self._saving.next_at
@@ -384,13 +386,14 @@ class Learner:
         except StoreError:
             return False
         self._saving.took(self._tried_checkpoint, asyncio.get_running_loop().time())
-        self._reserved_version = version
+        self._versions.promised = version
         self._n_since_checkpoint = 0
         self._metrics.checkpoints.inc()
         return True
 
     async def _finish(self) -> None:
         self._exports.refuse(UnavailableError(_STOPPED, reason="DRAINING", retry_after_s=1.0))
+        self._fits.close()
         await self._record(flush=True)
         # The exact version: nothing is published after this.
         if await self.checkpoint(self.publisher.snapshot.version):

@@ -1,4 +1,4 @@
-"""Keeps κ's history and the drift events: what is only looked at, beside what is learned from."""
+"""Keeps histories of κ, drifts and queues: what is only looked at, beside what is learned from."""
 
 import contextlib
 from collections.abc import Container, Iterable, Sequence
@@ -7,9 +7,10 @@ from typing import Final
 
 from estimator.core.drift_event import DriftEvent
 from estimator.runtime.delta import SnapshotDelta
+from estimator.runtime.fits import Installed
 from estimator.runtime.kappa_history import KappaHistory
 from estimator.runtime.store_worker import StoreWorker
-from estimator.store.base import StoreError
+from estimator.store.base import PartitionRecord, StoreError
 from estimator.telemetry.logs import get_logger
 from estimator.telemetry.metrics import Metrics
 from sched_client.model import Snapshot
@@ -42,6 +43,7 @@ class Recorder:
         self._history = KappaHistory(interval_s)
         self._published: list[SnapshotDelta] = []
         self._events: list[DriftEvent] = []
+        self._installed: list[Installed] = []
 
     def seed(self, snapshot: Snapshot, now_s: float) -> None:
         """Take a restored state as recorded: a restart alone is no move."""
@@ -59,6 +61,10 @@ class Recorder:
     def add_events(self, events: Iterable[DriftEvent]) -> None:
         """Note events that began or ended."""
         self._events.extend(events)
+
+    def add_partition(self, installed: Installed) -> None:
+        """Note a partition that came into force."""
+        self._installed.append(installed)
 
     async def end_forgotten(self, known: Container[str], now_s: float) -> None:
         """End the events that are open in the store and that nobody follows any more.
@@ -97,24 +103,45 @@ class Recorder:
         """
         published, self._published = self._published, []
         events, self._events = self._events, []
+        installed, self._installed = self._installed, []
         points = self._history.due(None, version=version, now_s=now_s, flush=flush)
         for delta in published:
             points += self._history.due(delta, version=delta.version, now_s=now_s, flush=flush)
-        if not points and not events:
+        if not points and not events and not installed:
             return
+        partitions = [_record_of(one, version=version, now_s=now_s) for one in installed]
         for event in events:
             self._metrics.drifts.labels(event.kind).inc()
         if events:
             _log_drifts(events)
 
         def save() -> None:
-            self._worker.store.append_kappa_points(points)
+            if points:
+                self._worker.store.append_kappa_points(points)
+            for record in partitions:
+                self._worker.store.append_partition(record)
             for event in events:
                 self._worker.store.save_drift(event)
 
         # The worker has logged and counted it; history is worth less than the completions.
         with contextlib.suppress(StoreError):
             await self._worker.write(save)
+
+
+def _record_of(installed: Installed, *, version: int, now_s: float) -> PartitionRecord:
+    revision = installed.revision
+    return PartitionRecord(
+        model=revision.model,
+        number=revision.number,
+        partition=revision.partition,
+        reason=revision.reason,
+        text=revision.text,
+        completions=revision.completions,
+        points=revision.points,
+        fit_s=installed.fit_s,
+        installed_s=now_s,
+        snapshot_version=version,
+    )
 
 
 def _log_drifts(events: Sequence[DriftEvent]) -> None:

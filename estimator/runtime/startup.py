@@ -12,10 +12,11 @@ from typing import Final
 
 from estimator.core.pipeline import SCHEMA, CoreConfig, Pipeline
 from estimator.runtime.config import ServeConfig
-from estimator.runtime.learner import VERSION_BLOCK, Learner
+from estimator.runtime.learner import Learner
 from estimator.runtime.publisher import Publisher
 from estimator.runtime.seed import SeedError, read_seed
 from estimator.runtime.store_worker import StoreWorker
+from estimator.runtime.versions import VERSION_BLOCK
 from estimator.store.base import Checkpoint, Store, StoreError
 from estimator.store.memory import MemoryStore
 from estimator.store.sqlite import open_store
@@ -186,13 +187,14 @@ def _from_seed(config: ServeConfig) -> Pipeline:
         )
     try:
         pipeline = Pipeline(_core_config(config), state=seed.state)
-        # What clients would refuse must not be served; the other parts are never refused.
+        # What clients would refuse must not be served; settings are no part of a seed.
         probe = Snapshot(
             version=1,
             instance_id="seed",
             created_s=0.0,
             kappas=pipeline.kappas(),
             services=pipeline.services(),
+            partitions=pipeline.partitions(),
         )
         reason = invalid_reason(probe)
     except (ValueError, TypeError, AttributeError, OverflowError) as error:

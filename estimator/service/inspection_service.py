@@ -5,7 +5,7 @@ import heapq
 import time
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import grpc.aio
 
@@ -14,6 +14,7 @@ from estimator.convert import (
     drift_to_proto,
     kappa_point_to_proto,
     kappa_to_proto,
+    partition_record_to_proto,
     service_to_proto,
     settings_to_proto,
     timestamp_of,
@@ -25,7 +26,8 @@ from estimator.runtime.store_worker import StoreWorker
 from estimator.service.clients import ClientRegistry, KnownClient
 from estimator.service.explain import Explainer
 from estimator.service.limits import check_explain_request, page_size_of
-from estimator.service.pages import Cursor, decode_token, encode_token, integer_of
+from estimator.service.pages import Cursor, decode_token, encode_token, integer_of, text_of
+from estimator.service.queues import model_queues, partition_statuses
 from estimator.store.base import StoreError
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from protos.kappad.estimator.v1 import estimator_pb2_grpc as pb_grpc
@@ -34,6 +36,8 @@ from sched_client.model import Key
 __all__ = ["InspectionService"]
 
 _Context = grpc.aio.ServicerContext[Any, Any]  # Any: generic over messages not used here
+# A histogram of a full sample takes 0.1 ms, and the event loop waits.
+_MODELS_PER_PAGE: Final = 16
 # Sorts like the answer: most samples first, then by key; None sorts as its own text.
 _Rank = tuple[int, str, str, str, str]
 
@@ -110,6 +114,7 @@ class InspectionService(pb_grpc.InspectionServiceServicer):
             store_error=self._worker.error or problem,
             clients=[_client_to_proto(client) for client in self._clients.list()],
             services=[service_to_proto(m, s) for m, s in pipeline.services().items()],
+            partitions=partition_statuses(pipeline),
         )
 
     async def ListKappas(  # noqa: N802  # the API's name
@@ -172,6 +177,45 @@ class InspectionService(pb_grpc.InspectionServiceServicer):
         )
         return pb.ListDriftEventsResponse(
             events=[drift_to_proto(event) for _, event in rows[:size]],
+            next_page_token=_next(arguments, [row_id for row_id, _ in rows], size),
+        )
+
+    async def ListQueues(  # noqa: N802  # the API's name
+        self, request: pb.ListQueuesRequest, context: _Context
+    ) -> pb.ListQueuesResponse:
+        """List the queues in force and the work that they were found in."""
+        del context
+        size = min(page_size_of(request.page_size), _MODELS_PER_PAGE)
+        arguments = ["ListQueues", request.model_id]
+        after = text_of(decode_token(request.page_token, arguments, length=1))
+        pipeline = self._learner.pipeline
+        found = sorted(
+            model
+            for model in pipeline.queue_table.models()
+            if request.model_id in ("", model) and (after is None or model > after)
+        )
+        return pb.ListQueuesResponse(
+            models=model_queues(pipeline, found[:size]),
+            next_page_token=encode_token(arguments, [found[size - 1]])
+            if len(found) > size
+            else "",
+        )
+
+    async def ListPartitions(  # noqa: N802  # the API's name
+        self, request: pb.ListPartitionsRequest, context: _Context
+    ) -> pb.ListPartitionsResponse:
+        """List the partitions that came into force."""
+        del context
+        size = page_size_of(request.page_size)
+        arguments = ["ListPartitions", request.model_id]
+        before = integer_of(decode_token(request.page_token, arguments, length=1))
+        rows = await self._worker.read(
+            lambda: self._store.list_partitions(
+                model=request.model_id, before_id=before, limit=size + 1
+            )
+        )
+        return pb.ListPartitionsResponse(
+            partitions=[partition_record_to_proto(record) for _, record in rows[:size]],
             next_page_token=_next(arguments, [row_id for row_id, _ in rows], size),
         )
 

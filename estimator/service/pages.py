@@ -6,7 +6,7 @@ from typing import Final
 
 from estimator.runtime.errors import InvalidRequestError
 
-__all__ = ["decode_token", "encode_token"]
+__all__ = ["decode_token", "encode_token", "integer_of", "text_of"]
 
 # The longest that we make has four names of 128 characters, each up to 12 bytes in JSON, and all
 # of it in base64; a longer one is not ours.
@@ -83,6 +83,19 @@ def integer_of(cursor: Cursor | None) -> int | None:
     value = cursor[0]
     # SQLite's integers have 64 bits.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise InvalidRequestError(
+            [("page_token", "is no token of this sidecar; start again without one")],
+            reason="PAGE_TOKEN_INVALID",
+        )
+    return value
+
+
+def text_of(cursor: Cursor | None) -> str | None:
+    """Give the name of a cursor that is one, or None for the first page."""
+    if cursor is None:
+        return None
+    value = cursor[0]
+    if not isinstance(value, str):
         raise InvalidRequestError(
             [("page_token", "is no token of this sidecar; start again without one")],
             reason="PAGE_TOKEN_INVALID",

@@ -21,6 +21,8 @@ __all__ = ["Metrics"]
 _COMMIT_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5)
 # Around the 2 ms that one slice may take.
 _SLICE_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.05)
+# Around the 250 ms that a fit may take.
+_FIT_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _RPC_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0)
 
 
@@ -80,6 +82,16 @@ class Metrics:
         )
         self.open_drifts = gauge("open_drifts", "Drift events that have not ended.")
         self.drifts = counter("drift_events", "Drift events and their ends, by kind.", "kind")
+        self.queues = gauge("queues", "Queues of all models that were fitted.")
+        self.partitioned_models = gauge("partitioned_models", "Models with more than one queue.")
+        self.fits = counter("partition_fits", "Fits of models' queues, by reason.", "reason")
+        self.partitions = counter(
+            "partitions_installed", "Fits that changed a model's queues, by reason.", "reason"
+        )
+        self.fit_failures = counter("partition_fit_failures", "Fits that failed.")
+        self.fit_s = histogram(
+            "partition_fit_seconds", "Seconds of a fit, in its thread.", _FIT_BUCKETS_S
+        )
         self.mode = gauge("mode", "1 for the mode asked for.", "mode")
         self.watchers = gauge("watchers", "Watches now.")
         self.watcher_limit = gauge("watcher_limit", "Most watches at once.")

@@ -1,0 +1,180 @@
+"""Fits models' queues in a thread of its own: one at a time, and a small share of the time.
+
+A thread and no process: beside what river brings scikit-learn takes 18 MiB here, where an
+interpreter of its own would hold 130 MiB; and numpy lets go of the interpreter's lock, so that
+calls are answered meanwhile (benchmarks/server.py measures both).
+"""
+
+import asyncio
+import importlib
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from estimator.core.partition import Fit, FitJob, PartitionRevision
+from estimator.core.partition import fit as fit_queues
+from estimator.core.pipeline import Pipeline
+from estimator.runtime.pace import Pace
+from estimator.telemetry.logs import get_logger
+from estimator.telemetry.metrics import Metrics
+
+__all__ = ["Fits", "Installed", "load_mixture"]
+
+_log = get_logger("fits")
+
+# Of one core: at full load a model is due every 70 ms.
+_SHARE: Final = 0.01
+# What is due at once for several reasons is fitted once.
+_LEAST_S: Final = 0.2
+_MOST_S: Final = 30.0
+
+
+def load_mixture() -> None:
+    """Import what a fit needs, so that the first one finds it loaded (0.2 s)."""
+    importlib.import_module("sklearn.mixture")
+
+
+class Installed(NamedTuple):
+    """A partition that came into force, and the seconds that its fit took."""
+
+    revision: PartitionRevision
+    fit_s: float
+
+
+class _Running(NamedTuple):
+    job: FitJob
+    begun_s: float
+    done: asyncio.Future[tuple[Fit, float]]
+
+
+class Fits:
+    """Begins what is due and installs what is done, whenever the learner asks.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Owns the samples; touched on the event loop's thread only.
+    metrics : Metrics
+        Counts fits, failures and seconds.
+    wake : callable
+        Called when a fit is done, on the event loop's thread.
+    fit : callable
+        Replaced by tests.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        metrics: Metrics,
+        wake: Callable[[], None],
+        *,
+        fit: Callable[[FitJob], Fit] = fit_queues,
+    ) -> None:
+        self._pipeline = pipeline
+        self._metrics = metrics
+        self._wake = wake
+        self._fit = fit
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kappad-fit")
+        self._pace = Pace(share=_SHARE, least_s=_LEAST_S, most_s=_MOST_S)
+        self._running: _Running | None = None
+        self._closed = False
+        # Whether anything may be due; a restored sample may be.
+        self._asked = False
+        self._count()
+
+    @property
+    def next_at(self) -> float:
+        """When `step` may have something to begin, in the loop's clock; infinite for never."""
+        if self._asked or self._running is not None or self._closed:
+            return math.inf
+        return self._pace.next_at
+
+    def note_learned(self) -> None:
+        """Say that completions were learned, so that something may be due."""
+        self._asked = False
+
+    def step(self, now_s: float) -> Installed | None:
+        """Install the fit that is done, else begin the next one that is due.
+
+        Parameters
+        ----------
+        now_s : float
+            The loop's clock.
+
+        Returns
+        -------
+        Installed or None
+            What came into force, if anything did.
+        """
+        running = self._running
+        if running is None:
+            if now_s >= self.next_at:
+                self._begin(now_s)
+            return None
+        if not running.done.done():
+            return None
+        self._running = None
+        return self._end(running)
+
+    def _begin(self, now_s: float) -> None:
+        job = self._pipeline.due_fit()
+        if job is None:
+            self._asked = True
+            return
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(self._executor, self._timed, job)
+        done.add_done_callback(lambda _: self._wake())
+        self._running = _Running(job, now_s, done)
+
+    def _timed(self, job: FitJob) -> tuple[Fit, float]:
+        begun_s = time.perf_counter()
+        fit = self._fit(job)
+        return fit, time.perf_counter() - begun_s
+
+    def _end(self, running: _Running) -> Installed | None:
+        job = running.job
+        try:
+            fit, fit_s = running.done.result()
+            revision = self._pipeline.install_fit(fit)
+        except Exception as error:  # noqa: BLE001  # a model that cannot be fitted keeps its queues
+            self._pipeline.give_up_fit(job.model)
+            self._pace.took(running.begun_s, running.begun_s + _MOST_S)
+            self._metrics.fit_failures.inc()
+            _log.exception(
+                "a model's queues could not be fitted; those in force are kept",
+                reason=job.reason,
+                error=f"{type(error).__name__}: {error}",
+            )
+            return None
+        self._pace.took(running.begun_s, running.begun_s + fit_s)
+        self._metrics.fits.labels(job.reason).inc()
+        self._metrics.fit_s.observe(fit_s)
+        self._count()
+        if revision is None:
+            return None
+        self._metrics.partitions.labels(job.reason).inc()
+        _log.info(
+            "queues",
+            model=revision.model,
+            queues=len(revision.partition.queue_ids),
+            reason=revision.reason,
+            what=revision.text,
+            fit_s=round(fit_s, 3),
+        )
+        return Installed(revision, fit_s)
+
+    def _count(self) -> None:
+        partitions = self._pipeline.partitions().values()
+        self._metrics.queues.set(sum(len(one.queue_ids) for one in partitions))
+        self._metrics.partitioned_models.set(sum(len(one.queue_ids) > 1 for one in partitions))
+
+    def close(self) -> None:
+        """Begin nothing more; what runs is left alone, its result forgotten."""
+        self._closed = True
+        running, self._running = self._running, None
+        if running is not None:
+            running.done.cancel()
+            self._pipeline.give_up_fit(running.job.model)
+        self._executor.shutdown(wait=False, cancel_futures=True)
