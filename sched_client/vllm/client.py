@@ -17,6 +17,7 @@ from sched_client.options import ClientOptions
 from sched_client.policies import POLICY_NAMES, create_policy
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.mode import Decision, decide, failed
+from sched_client.vllm.preemption import Victims
 from sched_client.vllm.queue import KappadQueue
 from sched_client.vllm.record import Record
 from sched_client.vllm.tracker import Tracker
@@ -68,6 +69,8 @@ class EngineClient:
         Makes the queue for its owner, this client.
     priorities : bool
         Whether vLLM schedules by priority; otherwise it ignores what callers write there.
+    victims : Victims, optional
+        Says whom vLLM preempts; None where it must be vLLM's choice.
     clock : callable
         Monotonic seconds.
 
@@ -89,12 +92,14 @@ class EngineClient:
         reader: FeatureReader,
         new_queue: Callable[["EngineClient"], KappadQueue],
         priorities: bool = False,
+        victims: Victims | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.options = options
         self.link = link
         self.reader = reader
         self.priorities = priorities
+        self.victims = victims
         self.clock = clock
         self.tracker = Tracker()
         self.failures = 0
@@ -105,6 +110,7 @@ class EngineClient:
         self._parameters = PolicyParameters()
         self._signals: tuple[bool, bool] | None = None
         self._adopted_in_a_row = 0  # steps since new estimates had one
+        self._least_lost = False
 
     # -- the scheduler's hooks ----------------------------------------------------------------
 
@@ -128,6 +134,9 @@ class EngineClient:
         elif estimates.busy:
             estimates.revise_some(self.clock, self.queue.records, self.queue.revise)
             self._adopted_in_a_row = 0
+        # Last: nothing of ours may fail between this and vLLM's own step.
+        if self._least_lost and self.victims is not None:
+            self.victims.arrange()
 
     def end_step(self, output: Any, running: int) -> None:
         """Note who was admitted; say how the engine is.
@@ -140,6 +149,8 @@ class EngineClient:
             Running requests after the step.
         """
         if not self.failure:
+            if self._least_lost and self.victims is not None:
+                self.victims.restore()
             tracker, now_s = self.tracker, self.queue.now_s
             tracker.advance(now_s, running)
             for admitted in output.scheduled_new_reqs:
@@ -267,6 +278,7 @@ class EngineClient:
         if not self.failure:
             self.decision = now
             self.link.running = self.tracker if now.reports else None
+            self._least_lost = now.mode == "on" and snapshot.settings.preemption == "least_lost"
 
     def _status(self, running: int) -> EngineStatus:
         decision, queue = self.decision, self.queue

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from sched_client.options import read_options
-from sched_client.vllm.shim import Finding, engine_version, examine
+from sched_client.vllm.shim import Finding, engine_version, examine, examine_preemption
 
 
 def diagnose() -> tuple[list[Finding], list[str]]:
@@ -32,6 +32,16 @@ def diagnose() -> tuple[list[Finding], list[str]]:
     ]
     remarks += read_options().problems
     return findings, remarks
+
+
+def _checks(findings: Sequence[Finding]) -> list[dict[str, object]]:
+    return [{**finding._asdict(), "ok": not finding.problem} for finding in findings]
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        state = f"NO   {finding.problem}:" if finding.problem else "ok  "
+        print(f"{state} {finding.name} ({finding.why})")
 
 
 def _installed(name: str) -> bool:
@@ -59,20 +69,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     as_json = parser.parse_args(arguments).json
     findings, remarks = diagnose()
     fits = not any(finding.problem for finding in findings)
+    preemption = examine_preemption()
     version = engine_version()
     if as_json:
-        checks = [{**f._asdict(), "ok": not f.problem} for f in findings]
-        print(
-            json.dumps(
-                {"vllm_version": version, "fits": fits, "checks": checks, "remarks": remarks}
-            )
-        )
+        answer = {
+            "vllm_version": version,
+            "fits": fits,
+            "checks": _checks(findings),
+            "preemption": _checks(preemption),
+            "remarks": remarks,
+        }
+        print(json.dumps(answer))
     elif not _installed("vllm"):
         print(f"vLLM is not installed for {sys.executable}; run this with vLLM's interpreter")
     else:
-        for finding in findings:
-            state = f"NO   {finding.problem}:" if finding.problem else "ok  "
-            print(f"{state} {finding.name} ({finding.why})")
+        _print(findings)
+        print("for preemption = least_lost; without one of these it is vLLM's own:")
+        _print(preemption)
         for remark in remarks:
             print(f"note {remark}")
         verdict = "kappad fits" if fits else "kappad does not fit; vLLM schedules as without it:"

@@ -23,7 +23,9 @@ from sched_client.options import ClientOptions, read_options
 from sched_client.transport.identity import make_model_name
 from sched_client.vllm.client import EngineClient, LinkLike
 from sched_client.vllm.features import FeatureReader
+from sched_client.vllm.preemption import LeastLost, Victims
 from sched_client.vllm.queue import KappadQueue
+from sched_client.vllm.shim import examine_preemption
 from sched_client.vllm.whisper_tokens import served_vocabulary
 
 logger = logging.getLogger("kappad")
@@ -146,10 +148,36 @@ def attach(scheduler: Any) -> EngineClient:
             reader=reader,
             new_queue=lambda owner: WaitingQueue(lambda: create_request_queue(policy), owner),
             priorities=policy == SchedulingPolicy.PRIORITY,
+            victims=victims_of(scheduler),
         )
     except Exception:
         link.close()
         raise
+
+
+def victims_of(scheduler: Any) -> Victims | None:
+    """Give what chooses whom vLLM preempts, or None with one warning where it cannot.
+
+    Parameters
+    ----------
+    scheduler : AsyncScheduler
+        After its own construction. Any: vLLM's types are not seen here.
+
+    Returns
+    -------
+    Victims or None
+        None also where vLLM schedules by priority, and preempts by it.
+    """
+    if scheduler.policy == SchedulingPolicy.PRIORITY:
+        return None
+    problems = [f"{f.name}: {f.problem}" for f in examine_preemption() if f.problem]
+    if not problems:
+        try:
+            return LeastLost(scheduler)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rest of kappad works
+            problems = [f"{type(error).__name__}: {error}"]
+    logger.warning("kappad leaves preemption to this vLLM (%s)", "; ".join(problems))
+    return None
 
 
 def open_link(options: ClientOptions, model: str, rank: int) -> LinkLike:

@@ -18,6 +18,10 @@ _SCHED: Final = "vllm.v1.core.sched.scheduler"
 _QUEUE: Final = "vllm.v1.core.sched.request_queue"
 _REQUEST: Final = "vllm.v1.request"
 _OUTPUT: Final = "vllm.v1.core.sched.output"
+_MANAGER: Final = "vllm.v1.core.kv_cache_manager"
+_POOL: Final = "vllm.v1.core.block_pool"
+_BLOCK: Final = "vllm.v1.core.kv_cache_utils"
+_GROUPS: Final = "vllm.v1.kv_cache_interface"
 
 
 class Need(NamedTuple):
@@ -72,6 +76,26 @@ NEEDS: Final = (
     Need(_REQUEST, "RequestStatus.FINISHED_ABORTED", "aborted requests are not learned"),
 )
 
+# What the setting ``preemption = least_lost`` needs besides; without it vLLM preempts as it does.
+PREEMPTION_NEEDS: Final = (
+    Need(_SCHED, "Scheduler().running", "the last of it is preempted"),
+    Need(_SCHED, "Scheduler().kv_cache_manager", "free blocks, and those of a request"),
+    Need(_SCHED, "Scheduler().kv_cache_config", "how many cache groups grow"),
+    Need(_SCHED, "Scheduler().block_size", "blocks that a step will ask for"),
+    Need(_SCHED, "Scheduler().max_num_scheduled_tokens", "blocks that a step will ask for"),
+    Need(_SCHED, "Scheduler().num_lookahead_tokens", "blocks that a step will ask for"),
+    Need(_GROUPS, "KVCacheConfig.kv_cache_groups", "how many cache groups grow"),
+    Need(_GROUPS, "KVCacheGroupSpec.kv_cache_spec", "how many cache groups grow"),
+    Need(_MANAGER, "KVCacheManager().block_pool", "free blocks"),
+    Need(_MANAGER, "KVCacheManager.get_blocks", "blocks of a request"),
+    Need(_MANAGER, "KVCacheBlocks.blocks", "blocks of a request"),
+    Need(_POOL, "BlockPool.get_num_free_blocks", "whether memory is short"),
+    Need(_BLOCK, "KVCacheBlock.ref_cnt", "blocks that others share are not lost"),
+    Need(_REQUEST, "Request().num_computed_tokens", "work that would be lost"),
+    Need(_REQUEST, "Request.num_tokens_with_spec", "blocks that a step will ask for"),
+    Need(_REQUEST, "Request().num_output_placeholders", "blocks that a step will ask for"),
+)
+
 
 class Finding(NamedTuple):
     """Whether one need is met.
@@ -102,6 +126,17 @@ def examine() -> list[Finding]:
     findings = [_check(need) for need in NEEDS]
     findings.append(_check_queue())
     return findings
+
+
+def examine_preemption() -> list[Finding]:
+    """Check what only the setting ``preemption = least_lost`` needs.
+
+    Returns
+    -------
+    list of Finding
+        In the order of `PREEMPTION_NEEDS`; one with a problem leaves preemption to vLLM.
+    """
+    return [_check(need) for need in PREEMPTION_NEEDS]
 
 
 def resolve() -> type[Any]:
