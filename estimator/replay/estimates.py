@@ -5,11 +5,13 @@
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from estimator.replay.job import Job
 from estimator.replay.outcome import Outcome
 from estimator.replay.profile import EngineProfile
+from estimator.replay.queues import ArrivedWork
 from estimator.replay.request import Request
 from sched_client.estimates import Remains
 from sched_client.model import (
@@ -89,6 +91,8 @@ class FixedEstimates:
         The guard and the unit of work.
     mean_service_s, mean_tokens : float, optional
         Work of a mean request, which scales the guard's burst, > 0.
+    queues : bool
+        Find queues in the work of what arrives, for policies that have some.
     """
 
     wake_ns: int | None = None
@@ -100,6 +104,7 @@ class FixedEstimates:
         *,
         mean_service_s: float = _PRIOR.mean_service_s,
         mean_tokens: float = _PRIOR.mean_tokens,
+        queues: bool = False,
     ) -> None:
         settings = settings or Settings()
         mean = mean_service_s if settings.order_by == "service" else mean_tokens
@@ -107,6 +112,7 @@ class FixedEstimates:
         slots = profile.slots
         self._profile = profile
         self._slots = slots
+        self._work = ArrivedWork() if queues else None
 
     def expected_tokens(self, job: Job) -> float:
         """Give the tokens that a job is expected to produce, ≥ 1; those that will come out."""
@@ -118,6 +124,11 @@ class FixedEstimates:
         tokens = self.expected_tokens(job)
         request.tokens = tokens
         request.service_s = self._profile.service_s(tokens, job.prompt_tokens, self._slots)
+        work = self._work
+        if work is not None:
+            if work.take(job.model, request.service_s):
+                self.parameters = replace(self.parameters, partition=work.partition)
+            request.queue_id = work.partition.queue_of(request.service_s)
 
     def revised(self, request: Request) -> bool:  # noqa: ARG002 - the protocol's; nothing moves
         """Say that no estimate moves."""
@@ -129,7 +140,7 @@ class FixedEstimates:
         tokens = self.remaining_tokens(job, produced)
         prompt_tokens = job.prompt_tokens + produced
         service_s = self._profile.service_s(tokens, prompt_tokens, self._slots)
-        return Remains(service_s, tokens, request.queue_id)
+        return Remains(service_s, tokens, self.parameters.partition.queue_of(service_s))
 
     def remaining_tokens(self, job: Job, produced: int) -> float:
         """Give the tokens that a job is expected to produce yet, ≥ 1."""
@@ -158,7 +169,7 @@ class DurationEstimates(FixedEstimates):
 
     Parameters
     ----------
-    profile, settings, mean_service_s, mean_tokens
+    profile, settings, mean_service_s, mean_tokens, queues
         As `FixedEstimates`.
     kappa_tokens_per_s : float
         Output tokens per second of audio, > 0. Text counts as `DEFAULT_TEXT_TOKENS`.
@@ -171,9 +182,16 @@ class DurationEstimates(FixedEstimates):
         *,
         mean_service_s: float = _PRIOR.mean_service_s,
         mean_tokens: float = _PRIOR.mean_tokens,
+        queues: bool = False,
         kappa_tokens_per_s: float = DEFAULT_KAPPA_TOKENS_PER_S,
     ) -> None:
-        super().__init__(profile, settings, mean_service_s=mean_service_s, mean_tokens=mean_tokens)
+        super().__init__(
+            profile,
+            settings,
+            mean_service_s=mean_service_s,
+            mean_tokens=mean_tokens,
+            queues=queues,
+        )
         self._kappa = kappa_tokens_per_s
 
     def expected_tokens(self, job: Job) -> float:

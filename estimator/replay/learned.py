@@ -14,6 +14,7 @@ from estimator.core.pipeline import CoreConfig, Pipeline
 from estimator.core.running import MAX_REPORTED, Running, running_of
 from estimator.replay.job import NS_PER_S
 from estimator.replay.outcome import Outcome
+from estimator.replay.queues import fit_due
 from estimator.replay.request import Request
 from estimator.runtime.delta import SnapshotDelta
 from sched_client.estimates import Estimates, Remains
@@ -52,6 +53,8 @@ class LearnedEstimates:
         Learned before the first arrival; cold by default.
     state : Mapping, optional
         What `Pipeline.state` gave, such as a seed: learning goes on from there (JSON, hence Any).
+    queues : bool
+        Find queues in what completes, for policies that have some; they move no estimate.
     flush_s : float
         Completions wait for others at most this long, ≥ 0; with 0 each is reported at once.
     running_s : float
@@ -79,6 +82,7 @@ class LearnedEstimates:
         config: CoreConfig | None = None,
         warm: Iterable[Completion] = (),
         state: Mapping[str, Any] | None = None,
+        queues: bool = False,
         flush_s: float = FLUSH_S,
         running_s: float = RUNNING_S,
         publish_s: float = PUBLISH_S,
@@ -104,6 +108,9 @@ class LearnedEstimates:
             self.pipeline.learn_one(completion)
         pipeline = self.pipeline
         pipeline.take_changes()
+        self._queues = queues
+        if queues:
+            fit_due(pipeline)
         self._estimates = Estimates(
             Snapshot(
                 version=1,
@@ -111,6 +118,7 @@ class LearnedEstimates:
                 created_s=EPOCH_S,
                 kappas=pipeline.kappas(),
                 services=pipeline.services(),
+                partitions=pipeline.partitions() if queues else {},
                 settings=settings or Settings(),
             )
         )
@@ -166,6 +174,8 @@ class LearnedEstimates:
             for completion in self._reports:
                 learn_one(completion)
             self._reports.clear()
+            if self._queues:
+                fit_due(self.pipeline)
             self._due, self._dirty = False, True
         if self._dirty and self._next_publish_ns <= now_ns:
             self._dirty = False
@@ -218,7 +228,7 @@ class LearnedEstimates:
             kappas=changes.kappas,
             removed=changes.removed - {GLOBAL_KEY} - set(changes.kappas),
             services=changes.services,
-            partitions=changes.partitions,
+            partitions=changes.partitions if self._queues else {},
         )
         new = delta.applied_to(old, created_s=EPOCH_S + now_ns / NS_PER_S)
         self._estimates.adopt(new)

@@ -102,7 +102,12 @@ class Run:
     curves: Curves | None = None
 
 
-def estimates_of(setup: Setup, point: Point, seed: int) -> Estimating:
+def uses_queues(policy: str) -> bool:
+    """Say whether a policy orders by queues; others need not wait until they are found."""
+    return policy.startswith("ewsjf")
+
+
+def estimates_of(setup: Setup, point: Point, seed: int, *, queues: bool = False) -> Estimating:
     """Make a run's estimates, with nothing in them from another run.
 
     Parameters
@@ -113,12 +118,15 @@ def estimates_of(setup: Setup, point: Point, seed: int) -> Estimating:
         Gives the capacity that the past was served at a share of.
     seed : int
         Decides the past.
+    queues : bool
+        Find queues, for a policy that orders by them (`uses_queues`).
     """
     if setup.estimates == "learned":
         return LearnedEstimates(
             setup.settings,
             warm=_past(setup, point, seed) if setup.warm else (),
             state=setup.state,
+            queues=queues,
         )
     tokens = setup.workload.mean_tokens
     prompt_tokens = round(setup.workload.mean_prompt_tokens)
@@ -129,6 +137,7 @@ def estimates_of(setup: Setup, point: Point, seed: int) -> Estimating:
         setup.settings,
         mean_service_s=profile.service_s(tokens, prompt_tokens, profile.slots),
         mean_tokens=tokens,
+        queues=queues,
     )
 
 
@@ -201,7 +210,9 @@ def run_once(
     recorder = Recorder(setup.profile)
     # First come, first served asks for no estimate; learning would only take its time.
     estimates: Estimating = (
-        TrueEstimates(setup.profile) if policy == BASELINE else estimates_of(setup, point, seed)
+        TrueEstimates(setup.profile)
+        if policy == BASELINE
+        else estimates_of(setup, point, seed, queues=uses_queues(policy))
     )
 
     def on_outcome(outcome: Outcome) -> None:
