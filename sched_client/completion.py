@@ -45,7 +45,7 @@ class CompletionReport(NamedTuple):
     queue_id : str
         Queue of the partition.
     priority : int
-        vLLM's priority.
+        What it was ordered by: vLLM's priority, or the tier that its caller was trusted with.
     """
 
     counter: int

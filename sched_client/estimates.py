@@ -233,8 +233,9 @@ def _probe(snapshot: Snapshot, key: Key) -> tuple[Estimate, ...]:
 
 
 def _differs(old: Estimate | Estimated, new: Estimate) -> bool:
+    # Not by the queue: who waits keeps it until its work moves, so that a new partition costs
+    # nothing for each of them. Policies route by work, with the partition they were told.
     return (
         abs(new.service_s - old.service_s) >= REVISION_RATIO * old.service_s
         or abs(new.tokens - old.tokens) >= REVISION_RATIO * old.tokens
-        or new.queue_id != old.queue_id
     )

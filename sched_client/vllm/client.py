@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from sched_client.completion import CompletionReport, EngineStatus, RunningSource
-from sched_client.estimates import Estimates
+from sched_client.estimates import Estimates, Remains
 from sched_client.model import PolicyParameters, Snapshot, policy_parameters
 from sched_client.options import ClientOptions
 from sched_client.policies import POLICY_NAMES, create_policy
@@ -212,6 +212,10 @@ class EngineClient:
     def revised(self, record: Record) -> bool:
         """Estimate a request anew if the newest snapshot moves it enough; say whether it did."""
         return self.estimates.revised(record)
+
+    def remains(self, record: Record) -> Remains:
+        """Estimate what is left of a request that was preempted."""
+        return self.estimates.remains(record, record.request.num_output_tokens)
 
     def on_failure(self, error: Exception) -> None:
         """Count a failure of our own, log it once, and stand aside."""

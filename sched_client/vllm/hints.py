@@ -12,6 +12,17 @@ from typing import Any, Final, NamedTuple
 MAX_LABEL: Final = 64
 # A hint beyond a day of audio is a mistake; it is ignored.
 MAX_AUDIO_S: Final = 86_400.0
+# What callers may call a tier; who names none has 0, and a smaller one goes first.
+TIERS: Final[Mapping[str, int]] = {
+    "paid": -1,
+    "high": -1,
+    "normal": 0,
+    "free": 1,
+    "low": 1,
+    "batch": 2,
+}
+# Numbers are held to this, either way: no caller needs more steps, and none may invent them.
+MAX_TIER: Final = 4
 
 
 class Hints(NamedTuple):
@@ -24,7 +35,7 @@ class Hints(NamedTuple):
     language, request_type, group : str
         Printable labels of at most `MAX_LABEL` characters; empty for none.
     tier : int or None
-        A priority: a smaller one goes first.
+        A priority in ± `MAX_TIER`: a smaller one goes first.
     """
 
     audio_s: float | None = None
@@ -54,6 +65,8 @@ def read_hints(extra_args: object) -> Hints:
     --------
     >>> read_hints({"audio_s": "2.5", "tier": "gold", "request_type": "live"}).audio_s
     2.5
+    >>> [read_hints({"tier": tier}).tier for tier in ("paid", "Batch", 1, "-2", 99, "gold")]
+    [-1, 2, 1, -2, 4, None]
     >>> read_hints({"audio_s": -1}) == NO_HINTS
     True
     """
@@ -79,10 +92,15 @@ def _seconds(value: Any) -> float | None:  # Any: callers may write any JSON her
 
 
 def _tier(value: Any) -> int | None:  # Any: as above
-    # vLLM's priorities are 32-bit integers in practice; more is a mistake or an attack.
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 31:
-        return value
-    return None
+    if isinstance(value, str):
+        name = value[:MAX_LABEL].strip().lower()
+        # A form's fields are text: a number is one with or without quotes.
+        if not (name.isascii() and name.removeprefix("-").isdigit()):
+            return TIERS.get(name)
+        value = int(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return max(-MAX_TIER, min(value, MAX_TIER))
 
 
 def _label(value: Any) -> str:  # Any: as above

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
 
+from sched_client.estimates import Remains
 from sched_client.model import PolicyParameters
 from sched_client.policies.base import Policy, WaitingEntry
 from sched_client.vllm.record import Record
@@ -24,6 +25,9 @@ class Reviser(Protocol):
 
     def revised(self, record: Record) -> bool:
         """Estimate a request anew if the newest snapshot moves it enough; say whether it did."""
+
+    def remains(self, record: Record) -> Remains:
+        """Estimate what is left of a request that was preempted."""
 
 
 class OrderedRequests:
@@ -58,12 +62,12 @@ class OrderedRequests:
     def add(self, record: Record) -> None:
         """Take a request as the youngest."""
         self._hold(record)
-        self._policy.add(entry_of(record))
+        self._policy.add(entry_of(record, self._reviser))
 
     def give_back(self, record: Record) -> None:
         """Take back a request that was popped: it goes first among equals."""
         self._hold(record)
-        self._policy.give_back(entry_of(record))
+        self._policy.give_back(entry_of(record, self._reviser))
 
     def add_all(self, records: Iterable[Record]) -> None:
         """Take over what waited elsewhere, by arrival; preempted ones go first again."""
@@ -119,13 +123,13 @@ class OrderedRequests:
             return False
         if not self._reviser.revised(record):
             return False
-        self._policy.revise(entry_of(record))
+        self._policy.revise(entry_of(record, self._reviser))
         return True
 
     def regroup(self, record: Record) -> None:
         """Let the policy know that a record's group has changed, if it still waits; O(log n)."""
         if self._held.get(record.request.request_id) is record:
-            self._policy.revise(entry_of(record))
+            self._policy.revise(entry_of(record, self._reviser))
 
     def settle(self, parameters: PolicyParameters) -> None:
         """Give the policy its parameters."""
@@ -159,16 +163,23 @@ def by_sequence(record: Record) -> int:
     return record.sequence
 
 
-def entry_of(record: Record) -> WaitingEntry:
-    """Make a policy's entry of a record, which the client estimates before it waits."""
+def entry_of(record: Record, reviser: Reviser) -> WaitingEntry:
+    """Make a policy's entry of a record, which the client estimates before it waits.
+
+    One that was preempted is ordered by what is left of it; the record keeps the whole.
+    """
+    request = record.request
     if not record.service_s:
-        raise RuntimeError(f"{record.request.request_id!r} waits without an estimate")
+        raise RuntimeError(f"{request.request_id!r} waits without an estimate")
+    service_s, tokens, queue_id = record.service_s, record.tokens, record.queue_id
+    if request.num_preemptions:
+        service_s, tokens, queue_id = reviser.remains(record)
     return WaitingEntry(
-        record.request.request_id,
+        request.request_id,
         record.enqueued_s,
-        record.service_s,
-        record.tokens,
-        record.queue_id,
+        service_s,
+        tokens,
+        queue_id,
         record.group_id,
         record.priority,
     )

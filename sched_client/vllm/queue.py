@@ -276,7 +276,7 @@ class KappadQueue:
             self._decided = False
             self._ordered.regroup(record)
         elif self._shadow is not None and record.service_s:
-            self._shadow.policy.revise(entry_of(record))
+            self._shadow.policy.revise(entry_of(record, self._owner))
 
     def settle(self, parameters: PolicyParameters) -> None:
         """Give the policy its parameters."""
@@ -327,7 +327,7 @@ class KappadQueue:
         return record
 
     def _entry(self, request: Any) -> Any:
-        return entry_of(self._owner.record_of(request))
+        return entry_of(self._owner.record_of(request), self._owner)
 
     def _follow(self, act: Callable[[Any], None], *requests: Any) -> None:
         """Let the shadow's policy follow what the stock queue did."""

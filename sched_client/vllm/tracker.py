@@ -182,5 +182,5 @@ class Tracker:
             group_id=self.group_id(record),
             request_type=record.hints.request_type,
             queue_id=record.queue_id,
-            priority=request.priority,
+            priority=record.priority,
         )

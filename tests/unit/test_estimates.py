@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from sched_client.estimates import Estimates
 from sched_client.model import (
     GLOBAL_KEY,
@@ -130,19 +128,23 @@ def test_a_move_of_texts_longer_than_any_transcript_is_seen() -> None:
     assert _round(estimates, [record]) == ["r"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"services": {"w": ServiceTime(overhead_s=5.0)}},
-        {"partitions": {"w": Partition(boundaries_s=(0.01,), queue_ids=("a", "b"))}},
-    ],
-    ids=["service", "partition"],
-)
-def test_service_time_and_partition_move_every_key(change: dict[str, object]) -> None:
+def test_a_service_time_moves_every_key() -> None:
     estimates = Estimates(prior_snapshot())
     records = _records(estimates)
-    estimates.adopt(replace(prior_snapshot(), version=1, _resolved={}, **change))  # type: ignore[arg-type]  # test values
+    services = {"w": ServiceTime(overhead_s=5.0)}
+    estimates.adopt(replace(prior_snapshot(), version=1, _resolved={}, services=services))
     assert _round(estimates, records) == ["r0", "r1", "r2"]
+
+
+def test_a_partition_moves_nobody_who_waits_and_whoever_arrives() -> None:
+    estimates = Estimates(prior_snapshot())
+    records = _records(estimates)
+    partitions = {"w": Partition(boundaries_s=(0.01,), queue_ids=("a", "b"))}
+    estimates.adopt(replace(prior_snapshot(), version=1, _resolved={}, partitions=partitions))
+    assert _round(estimates, records) == []
+    assert {record.queue_id for record in records} == {"q0"}
+    estimates.first(records[0])
+    assert records[0].queue_id == "b"
 
 
 def test_invented_keys_do_not_grow_without_bound() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sched_client.vllm.hints import MAX_LABEL, NO_HINTS, read_hints
+from sched_client.vllm.hints import MAX_LABEL, MAX_TIER, NO_HINTS, read_hints
 
 
 @pytest.mark.parametrize("nothing", [None, {}, [], "audio_s=3", 7])
@@ -23,9 +23,29 @@ def test_a_duration_is_read_from_numbers_and_text(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "tier"), [(3, 3), (-2, -2), (True, None), (1 << 40, None), ("1", None)]
+    ("value", "tier"),
+    [
+        (3, 3),
+        (-2, -2),
+        ("1", 1),
+        (" -1 ", -1),
+        ("paid", -1),
+        ("FREE", 1),
+        ("batch", 2),
+        ("normal", 0),
+        (1 << 40, MAX_TIER),
+        ("-999", -MAX_TIER),
+        (True, None),
+        (1.0, None),
+        ("gold", None),
+        ("--1", None),
+        ("\u0661", None),
+        ("", None),
+        (["paid"], None),
+        (None, None),
+    ],
 )
-def test_a_tier_is_a_small_integer(value: object, tier: int | None) -> None:
+def test_a_tier_is_a_name_or_a_small_integer(value: object, tier: int | None) -> None:
     assert read_hints({"tier": value}).tier == tier
 
 
