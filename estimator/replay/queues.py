@@ -3,11 +3,15 @@
 What the sidecar does in a thread and at its own pace, takes no time here.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from estimator.core.partition import PartitionTable, fit
-from estimator.core.pipeline import Pipeline
 from sched_client.model import SINGLE_QUEUE, Partition, ServiceTime
+
+if (
+    TYPE_CHECKING
+):  # it loads river, which vLLM's environment lacks: tests/vllm_inprocess runs there
+    from estimator.core.pipeline import Pipeline
 
 __all__ = ["ArrivedWork", "fit_due"]
 
@@ -16,7 +20,7 @@ _PER_SECOND: Final = 1e6
 _RATES: Final = ServiceTime(overhead_s=0.0, seconds_per_token=1.0 / _PER_SECOND)
 
 
-def fit_due(pipeline: Pipeline) -> None:
+def fit_due(pipeline: "Pipeline") -> None:
     """Fit every model whose queues are due."""
     while (job := pipeline.due_fit()) is not None:
         pipeline.install_fit(fit(job))
