@@ -122,6 +122,8 @@ class Fits:
         job = self._pipeline.due_fit()
         if job is None:
             self._asked = True
+            # Asking 64 models takes 0.2 ms.
+            self._pace.took(now_s, now_s)
             return
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._executor, self._timed, job)
