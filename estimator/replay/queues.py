@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Final
 from estimator.core.partition import PartitionTable, fit
 from sched_client.model import SINGLE_QUEUE, Partition, ServiceTime
 
-if (
-    TYPE_CHECKING
-):  # it loads river, which vLLM's environment lacks: tests/vllm_inprocess runs there
+if TYPE_CHECKING:  # it loads river, which vLLM's environment lacks (tests/vllm_inprocess)
     from estimator.core.pipeline import Pipeline
 
 __all__ = ["ArrivedWork", "fit_due"]
