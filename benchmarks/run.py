@@ -156,6 +156,8 @@ _TWIN: Final = (
     ("requests served beyond the guard's bound", "guard/bound/requests_beyond", "<=", 0),
     ("most of its bound that any request came to, share",
      "guard/bound/largest_share_of_bound", "<=", 1.000000001),
+    ("callers' mean wait with groups over pieces alone, worst policy, engine and load, percent",
+     "groups/worst_mean_percent", "<=", 0.0),
 )  # fmt: skip
 
 BENCHMARKS: Final = (

@@ -1,4 +1,4 @@
-"""What the twin shows: what learning is worth, a drift, low load, and the guard.
+"""What the twin shows: what learning is worth, a drift, low load, the guard, and groups.
 
 Run: ``python -m benchmarks.twin [PART…]`` (all of it about 5 minutes of one core).
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks.twin import drift_middle, guard, learning_worth, low_load
+from benchmarks.twin import drift_middle, groups, guard, learning_worth, low_load
 from benchmarks.twin.material import Row
 
 PARTS: Final[dict[str, Callable[[], Row]]] = {
@@ -18,6 +18,7 @@ PARTS: Final[dict[str, Callable[[], Row]]] = {
     "drift": drift_middle.measure,
     "low_load": low_load.measure,
     "guard": guard.measure,
+    "groups": groups.measure,
 }
 
 
