@@ -1,6 +1,7 @@
 """A learner over a store that fails when told to, on a clock that stands still."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -69,6 +70,29 @@ def completions(n: int, *, first: int = 0, kappa: float = 4.0) -> list[Completio
         )
         for i in range(n)
     ]
+
+
+def two_classes(n: int, *, models: int = 1) -> list[Completion]:
+    """Give completions of two clearly different lengths; of models ``m``, ``m1``, …, in turn."""
+    rng = random.Random(5)
+    rows = []
+    for i in range(n):
+        audio_s = rng.choice((2.0, 20.0)) * rng.lognormvariate(0.0, 0.2)
+        tokens = round(3 + 4.0 * audio_s)
+        rows.append(
+            Completion(
+                completion_id=f"two-{i}",
+                model=f"m{i % models or ''}",
+                language="en",
+                audio_s=audio_s,
+                output_tokens=tokens,
+                finished_s=NOW_S - 1.0,
+                service_s=0.1 + 0.01 * tokens,
+                concurrency=2.0,
+                predicted_tokens=float(tokens),
+            )
+        )
+    return rows
 
 
 def config(**flags: object) -> ServeConfig:

@@ -1,0 +1,176 @@
+"""Fitting beside the event loop: one at a time, paced, and never anybody's death."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from estimator.core.partition import Fit, FitJob
+from estimator.core.partition import fit as fit_queues
+from estimator.core.pipeline import Pipeline
+from estimator.runtime.fits import Fits, Installed
+from estimator.telemetry.metrics import Metrics
+from tests.support.runtime import (
+    FragileStore,
+    completions,
+    config,
+    running,
+    two_classes,
+    until,
+)
+
+
+@dataclass
+class Bench:
+    """Fits of a pipeline, with a clock of their own."""
+
+    pipeline: Pipeline
+    fits: Fits
+    metrics: Metrics
+    woken: asyncio.Event
+
+    async def done(self, now_s: float) -> Installed | None:
+        """Wait for the fit that runs, and ask for it."""
+        await asyncio.wait_for(self.woken.wait(), 20.0)
+        self.woken.clear()
+        return self.fits.step(now_s)
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"kappad_{name}", labels) or 0.0
+
+
+@asynccontextmanager
+async def bench(
+    fit: Callable[[FitJob], Fit] = fit_queues, *, n: int = 300, models: int = 1
+) -> AsyncIterator[Bench]:
+    pipeline, metrics, woken = Pipeline(), Metrics(), asyncio.Event()
+    for completion in two_classes(n * models, models=models):
+        pipeline.learn_one(completion)
+    fits = Fits(pipeline, metrics, woken.set, fit=fit)
+    try:
+        yield Bench(pipeline, fits, metrics, woken)
+    finally:
+        fits.close()
+
+
+async def test_a_fit_runs_in_another_thread_and_is_installed_on_the_loops() -> None:
+    threads: list[str] = []
+
+    def fit(job: FitJob) -> Fit:
+        threads.append(threading.current_thread().name)
+        return fit_queues(job)
+
+    async with bench(fit) as one:
+        assert one.fits.step(1.0) is None
+        assert one.pipeline.partitions() == {}
+        installed = await one.done(2.0)
+        assert installed is not None
+        assert len(one.pipeline.partitions()["m"].queue_ids) == 2
+        assert installed.revision.partition == one.pipeline.partitions()["m"]
+        assert installed.fit_s > 0.0
+        assert threads[0].startswith("kappad-fit")
+        assert one.value("queues") == 2.0
+        assert one.value("partitioned_models") == 1.0
+        assert one.value("partition_fits_total", reason="first") == 1.0
+        assert one.value("partitions_installed_total", reason="first") == 1.0
+        assert one.value("partition_fit_seconds_count") == 1.0
+
+
+async def test_models_are_fitted_one_after_the_other_and_no_oftener_than_allowed() -> None:
+    release = threading.Event()
+
+    def fit(job: FitJob) -> Fit:
+        assert release.wait(20.0)
+        return fit_queues(job)
+
+    async with bench(fit, models=2) as one:
+        one.fits.step(10.0)
+        one.fits.step(20.0)
+        assert one.fits.next_at == float("inf")
+        release.set()
+        first = await one.done(21.0)
+        assert first is not None
+        # A share of 1 %: a fit of 10 ms is followed by 1 s without.
+        assert one.fits.next_at >= 10.0 + min(100.0 * first.fit_s, 30.0)
+        one.fits.step(one.fits.next_at - 1e-6)
+        assert not one.woken.is_set()
+        one.fits.step(one.fits.next_at)
+        second = await one.done(99.0)
+        assert second is not None
+        assert {first.revision.model, second.revision.model} == {"m", "m1"}
+
+
+async def test_a_fit_that_fails_is_counted_and_tried_again_later() -> None:
+    def fit(job: FitJob) -> Fit:
+        raise FloatingPointError("singular")
+
+    async with bench(fit) as one:
+        one.fits.step(1.0)
+        assert await one.done(2.0) is None
+        assert one.value("partition_fit_failures_total") == 1.0
+        assert one.value("partition_fits_total", reason="first") == 0.0
+        assert one.fits.next_at == pytest.approx(31.0)
+        one.fits.step(31.0)
+        assert await one.done(32.0) is None
+        assert one.value("partition_fit_failures_total") == 2.0
+
+
+async def test_nothing_is_asked_for_until_something_was_learned() -> None:
+    async with bench(n=50) as one:
+        assert one.fits.next_at == 0.0
+        one.fits.step(1.0)
+        assert one.fits.next_at == float("inf")
+        one.fits.note_learned()
+        assert 1.0 < one.fits.next_at < 2.0
+
+
+async def test_the_learner_publishes_and_records_what_was_fitted() -> None:
+    store = FragileStore()
+    async with running(store, config()) as run:
+        await run.learner.submit(two_classes(400))
+        await until(lambda: "m" in run.learner.publisher.snapshot.partitions, "published")
+        await until(lambda: bool(store.list_partitions()), "recorded")
+        partition = run.learner.publisher.snapshot.partitions["m"]
+        (_, record), *_ = store.list_partitions()
+        assert record.partition == partition
+        assert (record.model, record.reason, record.number) == ("m", "first", 1)
+        assert record.fit_s > 0.0
+    async with running(store, config()) as run:
+        assert run.learner.publisher.snapshot.partitions == {"m": partition}
+
+
+async def test_a_failing_fit_leaves_the_learner_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Pipeline, fit: Fit) -> None:
+        raise ValueError("our own bug")
+
+    monkeypatch.setattr(Pipeline, "install_fit", fail)
+    async with running(FragileStore(), config()) as run:
+        await run.learner.submit(two_classes(400))
+        failures = "kappad_partition_fit_failures_total"
+        await until(
+            lambda: (run.metrics.registry.get_sample_value(failures) or 0.0) > 0.0, "failed"
+        )
+        await run.learner.submit(completions(10, first=1000))
+        await until(lambda: run.learner.pipeline.learned_count == 410, "learned on")
+        assert run.learner.failure == ""
+
+
+async def test_a_drain_does_not_wait_for_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def slow(self: Fits, job: FitJob) -> tuple[Fit, float]:
+        begun.set()
+        assert release.wait(60.0)
+        return fit_queues(job), 0.1
+
+    monkeypatch.setattr(Fits, "_timed", slow)
+    try:
+        async with running(FragileStore(), config()) as run:
+            await run.learner.submit(two_classes(400))
+            await until(begun.is_set, "a fit runs")
+        assert run.learner.pipeline.partitions() == {}
+    finally:
+        release.set()
