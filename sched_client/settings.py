@@ -13,15 +13,21 @@ from typing import Final, Literal
 Mode = Literal["off", "shadow", "on"]
 OrderBy = Literal["service", "tokens"]
 Within = Literal["fcfs", "score"]
-Between = Literal["score", "ratio", "shortest"]
+Between = Literal["score", "ratio", "shortest", "halves"]
 Preemption = Literal["last", "least_lost"]
 
 MODES: Final[tuple[Mode, ...]] = ("off", "shadow", "on")
 # So few are looked through for the oldest, each time one is chosen.
 MAX_REORDER_ABOVE: Final = 64
-# The most that each may be, so that every score stays finite.
+# The most that each may be, so that every score stays finite and a share is one.
 WEIGHT_LIMITS: Final[Mapping[str, float]] = MappingProxyType(
-    {"w_urgency": 1e9, "w_fairness": 1e9, "aging_rate": 1e9, "aging_power": 4.0}
+    {
+        "w_urgency": 1e9,
+        "w_fairness": 1e9,
+        "aging_rate": 1e9,
+        "aging_power": 4.0,
+        "short_share": 1.0,
+    }
 )
 MAX_TIER_WEIGHT: Final = 1e6
 
@@ -92,14 +98,18 @@ class Settings:
         changes nothing.
     within : {"fcfs", "score"}
         ewsjf: the order inside a queue.
-    between : {"score", "ratio", "shortest"}
+    between : {"score", "ratio", "shortest", "halves"}
         ewsjf: whose head goes next: the highest score, the highest response ratio, or the queue
-        of the shortest work.
+        of the shortest work. ``halves`` leaves the partition alone: two queues in order of
+        arrival, cut at ``short_share`` of the latest arrivals' work, the shorter one first.
     w_urgency, w_fairness : float
         ewsjf: weights of 1/remaining tokens and of the queue's density in the score, ≥ 0.
     aging_rate, aging_power : float
         ewsjf: a head's score grows by ``aging_rate · (queue's mean work in s)^-aging_power`` a
         second of waiting, ≥ 0 and finite: power 0 ages all queues alike, 1 as a response ratio.
+    short_share : float
+        ewsjf, ``halves``: share of the arrivals that goes first, [0, 1]. At a half the median is
+        lowest; a little less costs the long ones less (benchmarks/RESULTS.md, twin_queues).
     tier_weight : float
         What one step of priority multiplies a score by, ≥ 1; infinite: a smaller priority always
         goes first, as far as the guard allows. sjf and hrrn, which have no score, divide the work
@@ -123,6 +133,7 @@ class Settings:
     w_fairness: float = 0.0
     aging_rate: float = 0.0
     aging_power: float = 0.0
+    short_share: float = 0.48
     tier_weight: float = math.inf
     preemption: Preemption = "last"
 
@@ -143,7 +154,7 @@ class PolicyParameters:
         See `Settings`.
     reorder_above, reorder_until : int
         See `Settings`; 0, the defaults here, always ask the order.
-    within, between, w_urgency, w_fairness, aging_rate, aging_power, tier_weight
+    within, between, w_urgency, w_fairness, aging_rate, aging_power, short_share, tier_weight
         See `Settings`.
     partition : Partition
         The model's queues.
@@ -161,6 +172,7 @@ class PolicyParameters:
     w_fairness: float = 0.0
     aging_rate: float = 0.0
     aging_power: float = 0.0
+    short_share: float = 0.48
     tier_weight: float = math.inf
     partition: Partition = SINGLE_QUEUE
 
@@ -197,6 +209,7 @@ def parameters_of(
         w_fairness=settings.w_fairness,
         aging_rate=settings.aging_rate,
         aging_power=settings.aging_power,
+        short_share=settings.short_share,
         tier_weight=settings.tier_weight,
         partition=partition,
     )

@@ -91,6 +91,8 @@ def document_of(settings: Settings, *, without: Collection[str] = ()) -> dict[st
 
 def order_words(settings: Settings) -> str:
     """Say in one line how ewsjf scores, and what a tier is worth."""
+    if settings.between == "halves":
+        return f"the shorter {settings.short_share:.0%} of arrivals first, each half by arrival"
     weights = f"urgency {settings.w_urgency:g}, fairness {settings.w_fairness:g}"
     aging = f"aging {settings.aging_rate:g} · mean^-{settings.aging_power:g}"
     return f"within {settings.within}, between {settings.between} ({weights}, {aging})"

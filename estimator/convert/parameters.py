@@ -133,6 +133,7 @@ def settings_to_proto(settings: Settings) -> pb.Settings:
         fairness_weight=settings.w_fairness,
         aging_rate=settings.aging_rate,
         aging_power=settings.aging_power,
+        short_ratio=settings.short_share,
         tier_weight=None if math.isinf(settings.tier_weight) else settings.tier_weight,
         preemption_order=scalars.PREEMPTIONS_OUT[settings.preemption],
     )
@@ -163,6 +164,7 @@ def settings_from_proto(message: pb.Settings) -> Settings:
         w_fairness=message.fairness_weight if has("fairness_weight") else _DEFAULTS.w_fairness,
         aging_rate=message.aging_rate if has("aging_rate") else _DEFAULTS.aging_rate,
         aging_power=message.aging_power if has("aging_power") else _DEFAULTS.aging_power,
+        short_share=message.short_ratio if has("short_ratio") else _DEFAULTS.short_share,
         tier_weight=message.tier_weight if has("tier_weight") else math.inf,
         preemption=scalars.PREEMPTIONS.get(message.preemption_order, "last"),
     )

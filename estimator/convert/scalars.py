@@ -42,6 +42,7 @@ BETWEENS: Final[dict[pb.BetweenOrder, Between]] = {
     pb.BETWEEN_ORDER_SCORE: "score",
     pb.BETWEEN_ORDER_RATIO: "ratio",
     pb.BETWEEN_ORDER_SHORTEST: "shortest",
+    pb.BETWEEN_ORDER_HALVES: "halves",
 }
 PREEMPTIONS: Final[dict[pb.PreemptionOrder, Preemption]] = {
     pb.PREEMPTION_ORDER_LAST: "last",

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from sched_client.model import Between, PolicyParameters
-from sched_client.policies.orders import KeyedOrder
+from sched_client.policies.halves import Halves
+from sched_client.policies.orders import KeyedOrder, Order
 from sched_client.policies.queues import TOKEN, Queue, QueueBook
 from sched_client.policies.tiers import tier_factor, tier_of
 from sched_client.policies.waiting import Waiting
@@ -265,19 +266,29 @@ class QueuedOrders:
         As `HeadsFirst`.
     """
 
-    __slots__ = ("_book", "_scores")
+    __slots__ = ("_book", "_halves", "_scores")
 
     def __init__(self, book: QueueBook, scores: Scores | None = None) -> None:
         self._book = book
         self._scores = scores
+        self._halves = Halves(book.parameters.short_share)
 
-    def order(self) -> HeadsFirst:
+    def order(self) -> Order:
         """Make an empty order."""
+        if self._in_halves:
+            return KeyedOrder(self._halves.rank)
         return HeadsFirst(self._book, self._scores)
+
+    @property
+    def _in_halves(self) -> bool:
+        return self._scores is None and self._book.parameters.between == "halves"
 
     def update(self, parameters: PolicyParameters) -> bool:
         """Apply new parameters, O(queues); tell whether all that wait must be put anew."""
-        return self._book.update(parameters)
+        before = self._in_halves
+        anew = self._book.update(parameters)
+        self._halves.short_share = parameters.short_share
+        return anew or before != self._in_halves
 
     def clear(self) -> None:
         """Count from zero: all that wait are about to be put anew."""

@@ -24,6 +24,7 @@ _BETWEEN: Final[Mapping[int, Between]] = {
     pb.BETWEEN_ORDER_SCORE: "score",
     pb.BETWEEN_ORDER_RATIO: "ratio",
     pb.BETWEEN_ORDER_SHORTEST: "shortest",
+    pb.BETWEEN_ORDER_HALVES: "halves",
 }
 _DEFAULTS: Final = Settings()
 
@@ -78,6 +79,7 @@ def read_settings(message: pb.Settings) -> Settings:
         w_fairness=message.fairness_weight if has("fairness_weight") else _DEFAULTS.w_fairness,
         aging_rate=message.aging_rate if has("aging_rate") else _DEFAULTS.aging_rate,
         aging_power=message.aging_power if has("aging_power") else _DEFAULTS.aging_power,
+        short_share=message.short_ratio if has("short_ratio") else _DEFAULTS.short_share,
         tier_weight=message.tier_weight if has("tier_weight") else math.inf,
         preemption="least_lost" if least_lost else "last",
     )

@@ -193,6 +193,7 @@ def test_every_setting_of_a_replay_can_be_said(trace: str, capsys: Capture) -> N
         "w_fairness": 2.0,
         "aging_rate": Settings().aging_rate,
         "aging_power": Settings().aging_power,
+        "short_share": Settings().short_share,
         "tier_weight": 3.0,
         "preemption": Settings().preemption,
     }

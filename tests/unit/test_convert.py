@@ -73,11 +73,12 @@ _SETTINGS = st.builds(
     reorder_above=_COUNT,
     reorder_until=_COUNT,
     within=st.sampled_from(("fcfs", "score")),
-    between=st.sampled_from(("score", "ratio", "shortest")),
+    between=st.sampled_from(("score", "ratio", "shortest", "halves")),
     w_urgency=_REAL,
     w_fairness=_REAL,
     aging_rate=_REAL,
     aging_power=_REAL,
+    short_share=_REAL,
     tier_weight=_REAL | st.just(math.inf),
     preemption=st.sampled_from(("last", "least_lost")),
 )

@@ -24,6 +24,7 @@ SAID = {
     "w_fairness": "0.125",
     "aging_rate": "0.5",
     "aging_power": "1.5",
+    "short_share": "0.25",
     "tier_weight": "4",
     "preemption": "least_lost",
 }
@@ -57,3 +58,8 @@ def test_scores_and_tiers_are_told_in_words() -> None:
     assert "first" in tier_words(Settings(tier_weight=math.inf))
     assert "× 3 a step" in tier_words(Settings(tier_weight=3.0))
     assert "lost work" in tier_words(Settings(preemption="least_lost"))
+
+
+def test_halves_are_told_by_their_share() -> None:
+    told = order_words(Settings(between="halves", short_share=0.4))
+    assert told == "the shorter 40% of arrivals first, each half by arrival"

@@ -85,11 +85,12 @@ def test_settings_and_queues_are_read_as_the_sidecar_wrote_them() -> None:
         reorder_above=6,
         reorder_until=0,
         within="score",
-        between="shortest",
+        between="halves",
         w_urgency=0.0,
         w_fairness=2.0,
         aging_rate=0.5,
         aging_power=1.0,
+        short_share=0.25,
         tier_weight=3.0,
         preemption="least_lost",
     )

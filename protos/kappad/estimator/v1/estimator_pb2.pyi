@@ -32,6 +32,7 @@ class BetweenOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BETWEEN_ORDER_SCORE: _ClassVar[BetweenOrder]
     BETWEEN_ORDER_RATIO: _ClassVar[BetweenOrder]
     BETWEEN_ORDER_SHORTEST: _ClassVar[BetweenOrder]
+    BETWEEN_ORDER_HALVES: _ClassVar[BetweenOrder]
 
 class PreemptionOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -99,6 +100,7 @@ BETWEEN_ORDER_UNSPECIFIED: BetweenOrder
 BETWEEN_ORDER_SCORE: BetweenOrder
 BETWEEN_ORDER_RATIO: BetweenOrder
 BETWEEN_ORDER_SHORTEST: BetweenOrder
+BETWEEN_ORDER_HALVES: BetweenOrder
 PREEMPTION_ORDER_UNSPECIFIED: PreemptionOrder
 PREEMPTION_ORDER_LAST: PreemptionOrder
 PREEMPTION_ORDER_LEAST_LOST: PreemptionOrder
@@ -461,7 +463,7 @@ class Partition(_message.Message):
     def __init__(self, model_id: _Optional[str] = ..., boundary_seconds: _Optional[_Iterable[float]] = ..., queue_ids: _Optional[_Iterable[str]] = ..., lower_seconds: _Optional[_Iterable[float]] = ..., upper_seconds: _Optional[_Iterable[float]] = ..., mean_seconds: _Optional[_Iterable[float]] = ..., share_ratios: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("mode", "policy", "order_by", "overtaking_ratio", "burst_request_count", "guard_seconds", "reorder_above_count", "within_order", "between_order", "urgency_weight", "fairness_weight", "aging_rate", "aging_power", "tier_weight", "preemption_order", "reorder_until_count")
+    __slots__ = ("mode", "policy", "order_by", "overtaking_ratio", "burst_request_count", "guard_seconds", "reorder_above_count", "within_order", "between_order", "urgency_weight", "fairness_weight", "aging_rate", "aging_power", "tier_weight", "preemption_order", "reorder_until_count", "short_ratio")
     MODE_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
@@ -478,6 +480,7 @@ class Settings(_message.Message):
     TIER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     PREEMPTION_ORDER_FIELD_NUMBER: _ClassVar[int]
     REORDER_UNTIL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SHORT_RATIO_FIELD_NUMBER: _ClassVar[int]
     mode: Mode
     policy: str
     order_by: OrderBy
@@ -494,7 +497,8 @@ class Settings(_message.Message):
     tier_weight: float
     preemption_order: PreemptionOrder
     reorder_until_count: int
-    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., policy: _Optional[str] = ..., order_by: _Optional[_Union[OrderBy, str]] = ..., overtaking_ratio: _Optional[float] = ..., burst_request_count: _Optional[float] = ..., guard_seconds: _Optional[float] = ..., reorder_above_count: _Optional[int] = ..., within_order: _Optional[_Union[WithinOrder, str]] = ..., between_order: _Optional[_Union[BetweenOrder, str]] = ..., urgency_weight: _Optional[float] = ..., fairness_weight: _Optional[float] = ..., aging_rate: _Optional[float] = ..., aging_power: _Optional[float] = ..., tier_weight: _Optional[float] = ..., preemption_order: _Optional[_Union[PreemptionOrder, str]] = ..., reorder_until_count: _Optional[int] = ...) -> None: ...
+    short_ratio: float
+    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., policy: _Optional[str] = ..., order_by: _Optional[_Union[OrderBy, str]] = ..., overtaking_ratio: _Optional[float] = ..., burst_request_count: _Optional[float] = ..., guard_seconds: _Optional[float] = ..., reorder_above_count: _Optional[int] = ..., within_order: _Optional[_Union[WithinOrder, str]] = ..., between_order: _Optional[_Union[BetweenOrder, str]] = ..., urgency_weight: _Optional[float] = ..., fairness_weight: _Optional[float] = ..., aging_rate: _Optional[float] = ..., aging_power: _Optional[float] = ..., tier_weight: _Optional[float] = ..., preemption_order: _Optional[_Union[PreemptionOrder, str]] = ..., reorder_until_count: _Optional[int] = ..., short_ratio: _Optional[float] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()

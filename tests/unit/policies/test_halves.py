@@ -1,0 +1,140 @@
+"""ewsjf in halves: who is short, who goes first, and what must not change it."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from sched_client.model import Partition, PolicyParameters
+from sched_client.policies import Policy, WaitingEntry, create_policy
+from sched_client.policies.halves import WINDOW
+
+HALVES = PolicyParameters(between="halves", short_share=0.5, burst_work=float("inf"))
+
+
+def entry(name: str, work: float, enqueued_s: float = 0.0, priority: int = 0) -> WaitingEntry:
+    return WaitingEntry(name, enqueued_s, service_s=work, tokens=10.0 * work, priority=priority)
+
+
+def filled(parameters: PolicyParameters, works: Sequence[float]) -> Policy:
+    policy = create_policy("ewsjf", parameters)
+    for index, work in enumerate(works):
+        policy.add(entry(f"{index}", work, float(index)))
+    return policy
+
+
+def drained(policy: Policy) -> str:
+    return "".join(policy.pop(1e3).request_id for _ in range(len(policy)))
+
+
+def test_the_shorter_half_goes_first_and_each_half_by_arrival() -> None:
+    # Judged at the arrival: 5 alone is the median of itself and half of it is less, so short; of
+    # (5, 9) 9 is not; of (5, 9, 1) 1 is; 6 has two of four below and half of itself: not; 3 is.
+    assert drained(filled(HALVES, (5, 9, 1, 6, 3))) == "02413"
+
+
+def test_requests_that_are_all_alike_are_first_come_first_served() -> None:
+    assert drained(filled(replace(HALVES, short_share=0.48), [2.0] * 9)) == "012345678"
+
+
+@pytest.mark.parametrize(
+    ("share", "works", "order"),
+    [
+        (0.0, (7, 8, 9, 1), "0123"),  # nobody is short
+        (1.0, (7, 8, 9, 1), "0123"),  # all are
+        (0.25, (7, 8, 9, 1), "3012"),  # of four, 1 alone has an eighth below it
+    ],
+)
+def test_the_share_says_how_many_are_short(
+    share: float, works: tuple[float, ...], order: str
+) -> None:
+    assert drained(filled(replace(HALVES, short_share=share), works)) == order
+
+
+def test_a_mix_that_changed_is_forgotten_with_the_window() -> None:
+    policy = filled(HALVES, [1.0] * WINDOW)
+    drained(policy)
+    for index in range(WINDOW):
+        policy.add(entry(f"new {index}", 10.0 + index % 2, 1.0))
+        policy.pop(2.0)
+    policy.add(entry("long", 11.0, 3.0))
+    policy.add(entry("short", 10.0, 4.0))
+    # Among tens and elevens a ten is short; beside the ones both were long.
+    assert policy.pop(5.0).request_id == "short"
+
+
+def test_who_is_put_into_the_order_again_counts_once() -> None:
+    # Ten revisions of a long one would make the median long, and 5 with it short.
+    policy = filled(HALVES, (1, 2, 3, 9))
+    for step in range(10):
+        policy.revise(entry("3", 9.0 + step, 3.0))
+    policy.add(entry("5", 5.0, 4.0))
+    policy.add(entry("1.5", 1.5, 5.0))
+    names = [policy.pop(10.0).request_id for _ in range(len(policy))]
+    assert names.index("1.5") < names.index("3")
+    assert names.index("1.5") < names.index("5")
+
+
+def test_a_new_estimate_is_judged_anew() -> None:
+    policy = filled(HALVES, (4, 1, 5, 6))
+    policy.revise(entry("3", 0.5, 3.0))
+    # 4 and 1 are short, 5 is not, and 6, which is 0.5 now, is.
+    assert drained(policy) == "0132"
+
+
+def test_halves_may_be_switched_on_and_off_while_requests_wait() -> None:
+    works = (4.0, 9.0, 1.0, 6.0, 2.0)
+    policy = filled(replace(HALVES, between="shortest"), works)
+    policy.update(HALVES)
+    # Put into the halves in order of arrival, as if they came now.
+    assert drained(policy) == drained(filled(HALVES, works))
+    policy = filled(HALVES, works)
+    cut = Partition(boundaries_s=(5.0,), queue_ids=("a", "b"))
+    policy.update(replace(HALVES, between="shortest", partition=cut))
+    assert drained(policy) == "02413"
+
+
+def test_the_share_may_change_while_requests_wait() -> None:
+    policy = filled(HALVES, (5, 9, 1, 6, 3))
+    policy.update(replace(HALVES, short_share=0.0))
+    policy.add(entry("x", 0.1, 9.0))
+    # Who waits stays what it is; who comes is judged by the new share.
+    assert drained(policy) == "02413x"
+
+
+def test_strict_priorities_go_before_halves() -> None:
+    policy = create_policy("ewsjf", HALVES)
+    policy.add(entry("free", 1.0, 0.0, priority=1))
+    policy.add(entry("paid long", 90.0, 1.0, priority=0))
+    assert policy.pop(2.0).request_id == "paid long"
+
+
+def test_the_published_score_knows_no_halves() -> None:
+    # between is ewsjf's; ewsjf-paper scores its queues whatever it says.
+    rng = random.Random(3)
+    works = [rng.lognormvariate(0.0, 1.0) for _ in range(9)]
+    cut = Partition(boundaries_s=(1.0,), queue_ids=("a", "b"))
+    orders = []
+    for between in ("halves", "score"):
+        parameters = replace(HALVES, between=between, partition=cut)
+        policy = create_policy("ewsjf-paper", parameters)
+        for index, work in enumerate(works):
+            policy.add(entry(f"{index}", work, float(index)))
+        orders.append(drained(policy))
+    assert orders[0] == orders[1]
+    assert orders[0] != drained(filled(HALVES, works))
+
+
+def test_the_median_of_what_comes_splits_a_stream_in_two() -> None:
+    rng = random.Random(1)
+    policy = create_policy("ewsjf", replace(HALVES, short_share=0.48))
+    works = [rng.lognormvariate(0.0, 0.7) for _ in range(2_000)]
+    short = 0
+    for index, work in enumerate(works):
+        policy.add(entry("long one", 1e6, float(index)))
+        policy.add(entry("it", work, float(index)))
+        short += policy.pop(float(index)).request_id == "it"
+        policy.pop(float(index))
+    # Half of the arrivals are the long one, so 96 % of the others are short.
+    assert 0.92 < short / len(works) < 1.0
