@@ -21,6 +21,17 @@ _LINES: Final = (
     ("throughput_rps", "", "requests/s"),
     ("mean_batch", "", "mean batch"),
 )
+# The same where requests are pieces of files.
+_GROUP_LINES: Final = (
+    ("caller_s", "p50", "last answer p50 s"),
+    ("caller_s", "p90", "last answer p90 s"),
+    ("caller_s", "p99", "last answer p99 s"),
+    ("caller_s", "mean", "last answer mean s"),
+    ("group_s", "p50", "of files p50 s"),
+    ("group_s", "p90", "of files p90 s"),
+    ("group_s", "p99", "of files p99 s"),
+    ("group_s", "mean", "of files mean s"),
+)
 _BOUNDS: Final = {
     "limit": "the limit",
     "engine": "the engine's capacity",
@@ -58,7 +69,8 @@ def _table(
     for one in others:
         header += [one["policy"], "%"]
     rows: list[list[object]] = []
-    for key, part, name in _LINES:
+    grouped = all(one.get("group_s") for one in policies)
+    for key, part, name in (*_LINES, *_GROUP_LINES) if grouped else _LINES:
         row: list[object] = [name]
         metric = f"{key}_{part}" if part else key
         for one in policies:

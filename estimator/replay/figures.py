@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from estimator.replay.callers import Callers
 from estimator.replay.job import NS_PER_S
 from estimator.replay.outcome import Outcome, Totals
 from estimator.replay.profile import EngineProfile
@@ -23,6 +24,11 @@ METRICS: Final = (
     "max_wait_s", "slowdown_p50", "slowdown_p99", "throughput_rps", "mean_batch",
 )  # fmt: skip
 SPREADS: Final = ("ttft_s", "e2e_s")
+# Where requests belong to groups.
+GROUP_SPREADS: Final = ("caller_s", "group_s")
+GROUP_METRICS: Final = tuple(
+    f"{spread}_{part}" for spread in GROUP_SPREADS for part in ("p50", "p90", "p99", "mean")
+)
 _QUANTILES: Final = (50, 90, 99)
 
 
@@ -58,6 +64,11 @@ class Figures:
         Running requests, averaged over the time in which the engine made steps.
     preemption_count : int
         How often a request lost its place in the engine.
+    group_count : int
+        Files of two pieces and more of which all have ended.
+    caller_s, group_s : Spread or None
+        From a caller's arrival to its last answer: of all callers, a file being one, and of the
+        ``group_count``; None without any.
     """
 
     n: int
@@ -70,18 +81,21 @@ class Figures:
     throughput_rps: float
     mean_batch: float
     preemption_count: int
+    group_count: int = 0
+    caller_s: Spread | None = None
+    group_s: Spread | None = None
 
 
 def metric(figures: Figures, name: str) -> float:
-    """Give one of `METRICS`."""
-    for spread in SPREADS:
+    """Give one of `METRICS`, or of `GROUP_METRICS` where there are groups."""
+    for spread in (*SPREADS, *GROUP_SPREADS):
         if name.startswith(f"{spread}_"):
             return float(getattr(getattr(figures, spread), name.removeprefix(f"{spread}_")))
     return float(getattr(figures, name))
 
 
 class Recorder:
-    """Takes a run's outcomes as they come; holds 32 bytes of each.
+    """Takes a run's outcomes as they come; holds 32 bytes of each, and more of each group.
 
     Parameters
     ----------
@@ -102,6 +116,7 @@ class Recorder:
         self._slowdown = array("d")
         self._profile = profile
         self._max_wait_ns = 0
+        self._callers = Callers()
 
     def __call__(self, outcome: Outcome) -> None:
         """Take one outcome."""
@@ -109,8 +124,12 @@ class Recorder:
         arrival_ns = job.arrival_ns
         waited_ns = (finished_ns if admitted_ns is None else admitted_ns) - arrival_ns
         self._max_wait_ns = max(self._max_wait_ns, waited_ns)
+        if job.group_id:
+            self._callers.take(outcome)
         if outcome.finish == "aborted" or first_ns is None:
             return
+        if job.group_id:
+            self._callers.at.append(len(self.e2e_s))
         profile = self._profile
         overhead_s = profile.request_overhead_s
         e2e_s = (finished_ns - arrival_ns) / NS_PER_S + overhead_s
@@ -132,6 +151,10 @@ class Recorder:
         if n == 0:
             raise ValueError("no request finished: every caller left before the end")
         slowdown = np.percentile(np.frombuffer(self._slowdown), (50, 99))
+        callers, files = array("d"), array("d")
+        if self._callers:
+            overhead_s = self._profile.request_overhead_s
+            callers, files = self._callers.latencies(self.e2e_s, overhead_s)
         return Figures(
             n=n,
             aborted_count=totals.aborted,
@@ -143,6 +166,9 @@ class Recorder:
             throughput_rps=n * NS_PER_S / max(totals.last_end_ns - totals.first_arrival_ns, 1),
             mean_batch=totals.running_ns / max(totals.busy_ns, 1),
             preemption_count=totals.preemptions,
+            group_count=len(files),
+            caller_s=spread_of(callers) if files else None,
+            group_s=spread_of(files) if files else None,
         )
 
 

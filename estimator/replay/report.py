@@ -10,7 +10,15 @@ from statistics import fmean
 from typing import Any, Final
 
 from estimator.replay.capacity import TOLERANCE_RATIO, Carried, Limit
-from estimator.replay.figures import METRICS, SPREADS, change_of, metric
+from estimator.replay.figures import (
+    GROUP_METRICS,
+    GROUP_SPREADS,
+    METRICS,
+    SPREADS,
+    Figures,
+    change_of,
+    metric,
+)
 from estimator.replay.runs import BASELINE, Point, Run, Setup, run_once
 
 # Of the settings: a run is always on, under its own policy.
@@ -206,20 +214,17 @@ def summary_of(runs: Sequence[Run]) -> list[dict[str, Any]]:  # Any: as above
 
 def _summary(runs: Sequence[Run], baseline: Sequence[Run]) -> dict[str, Any]:  # Any: as above
     figures = [run.figures for run in runs]
-    means = {name: fmean(metric(one, name) for one in figures) for name in METRICS}
-    against = {
-        name: asdict(
-            change_of(
-                [metric(one, name) for one in figures],
-                [metric(run.figures, name) for run in baseline],
-            )
-        )
-        for name in METRICS
-    }
+    theirs = [run.figures for run in baseline]
+    grouped = all(one.group_count for one in (*figures, *theirs))
+    names = (*METRICS, *GROUP_METRICS) if grouped else METRICS
+    means = {name: fmean(metric(one, name) for one in figures) for name in names}
+    against = {name: _change(name, figures, theirs) for name in names}
     first = runs[0]
     spreads = {
         spread: {part: means[f"{spread}_{part}"] for part in ("p50", "p90", "p99", "mean")}
-        for spread in SPREADS
+        if grouped or spread in SPREADS
+        else None
+        for spread in (*SPREADS, *GROUP_SPREADS)
     }
     rest = {name: means[name] for name in METRICS if not name.startswith(SPREADS)}
     return {
@@ -231,5 +236,13 @@ def _summary(runs: Sequence[Run], baseline: Sequence[Run]) -> dict[str, Any]:  #
         **rest,
         "preemption_count": fmean(one.preemption_count for one in figures),
         "aborted_count": fmean(one.aborted_count for one in figures),
+        "group_count": fmean(one.group_count for one in figures),
         "percent_against_fcfs": against,
     }
+
+
+def _change(
+    name: str, ours: Sequence[Figures], theirs: Sequence[Figures]
+) -> dict[str, float | None]:
+    change = change_of([metric(one, name) for one in ours], [metric(one, name) for one in theirs])
+    return asdict(change)

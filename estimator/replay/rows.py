@@ -52,6 +52,8 @@ class Rows:
         The rows' own times; as many as rows where the file was read as ``timed``.
     n_left_out : int
         Rows that failed, and aborted ones of which the trace does not tell when the caller left.
+    has_groups : bool
+        Whether any row is a piece of a file.
     """
 
     def __init__(self, name: str, *, assumption: str = "", always_drawn: bool = False) -> None:
@@ -60,6 +62,7 @@ class Rows:
         self.always_drawn = always_drawn
         self.arrivals_ns = array("q")
         self.n_left_out = 0
+        self.has_groups = False
         self._audio_s = array("d")
         self._output_tokens = array("q")
         self._prompt_tokens = array("q")
@@ -105,6 +108,7 @@ class Rows:
             completion.group_id,
             completion.priority,
         )
+        self.has_groups = self.has_groups or bool(completion.group_id)
         index = self._shared.setdefault(shared, len(self._shared))
         if index == len(self._shared_list):
             self._shared_list.append(shared)

@@ -180,16 +180,39 @@ class Workload:
         if (arrivals.kind == "trace") != self.timed:
             raise ValueError("a workload is timed if, and only if, its arrivals are a trace's")
         if self.timed:
-            return self._at_own_times(rate_rps, seed)
-        if rate_rps is None:
+            jobs = self._at_own_times(rate_rps, seed)
+        elif rate_rps is None:
             raise ValueError("a rate is missing: only arrivals of a trace have one of their own")
-        times = arrivals.times_ns(rate_rps, seed)
-        return (
-            self.files[file].job(row, index, arrival_ns, file)
-            for index, ((file, row), arrival_ns) in enumerate(
-                zip(self._chosen(seed), times, strict=False)
+        else:
+            times = arrivals.times_ns(rate_rps, seed)
+            jobs = (
+                self.files[file].job(row, index, arrival_ns, file)
+                for index, ((file, row), arrival_ns) in enumerate(
+                    zip(self._chosen(seed), times, strict=False)
+                )
             )
-        )
+        return self._grouped(jobs) if any(rows.has_groups for rows in self.files) else jobs
+
+    def _grouped(self, jobs: Iterator[Job]) -> Iterator[Job]:
+        """Let pieces of one file that follow one another come together, at the first's time.
+
+        Each still takes its gap, so that the mean rate is that of requests. A row that is drawn
+        is on its own, whatever file it was a piece of; files of two traces are never one.
+        """
+        drawn = [self.is_drawn(file) for file in range(len(self.files))]
+        last, first_ns = "", 0
+        for job in jobs:
+            group_id = "" if drawn[job.segment] else job.group_id
+            if group_id and len(self.files) > 1:
+                group_id = f"{job.segment}/{group_id}"
+            if not group_id or group_id != last or self.timed:
+                last, first_ns = group_id, job.arrival_ns
+            early_ns = job.arrival_ns - first_ns
+            yield job._replace(
+                group_id=group_id,
+                arrival_ns=first_ns,
+                abort_ns=None if job.abort_ns is None else job.abort_ns - early_ns,
+            )
 
     def saturated(self, n: int, seed: int) -> Iterator[Job]:
         """Yield jobs that are all there at once, drawn from the rows that come, as they come."""
