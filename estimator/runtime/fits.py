@@ -24,8 +24,10 @@ __all__ = ["Fits", "Installed", "load_mixture"]
 
 _log = get_logger("fits")
 
-# Of one core: at full load a model is due every 70 ms.
-_SHARE: Final = 0.01
+# Of one core: at full load a model is due every 70 ms, and completions wait to be learned. With
+# nothing else to do, models that have come together need not wait for one another.
+_BUSY_SHARE: Final = 0.01
+_IDLE_SHARE: Final = 0.2
 # What is due at once for several reasons is fitted once.
 _LEAST_S: Final = 0.2
 _MOST_S: Final = 30.0
@@ -43,10 +45,16 @@ class Installed(NamedTuple):
     fit_s: float
 
 
+class _Timed(NamedTuple):
+    fit: Fit
+    wall_s: float
+    cpu_s: float
+
+
 class _Running(NamedTuple):
     job: FitJob
     begun_s: float
-    done: asyncio.Future[tuple[Fit, float]]
+    done: asyncio.Future[_Timed]
 
 
 class Fits:
@@ -77,7 +85,10 @@ class Fits:
         self._wake = wake
         self._fit = fit
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kappad-fit")
-        self._pace = Pace(share=_SHARE, least_s=_LEAST_S, most_s=_MOST_S)
+        self._busy, self._idle = (
+            Pace(share=share, least_s=_LEAST_S, most_s=_MOST_S)
+            for share in (_BUSY_SHARE, _IDLE_SHARE)
+        )
         self._running: _Running | None = None
         self._closed = False
         # Whether anything may be due; a restored sample may be.
@@ -86,22 +97,27 @@ class Fits:
 
     @property
     def next_at(self) -> float:
-        """When `step` may have something to begin, in the loop's clock; infinite for never."""
+        """When `step` may begin something if nothing else is to be done; infinite for never."""
+        return self._next_at(self._idle)
+
+    def _next_at(self, pace: Pace) -> float:
         if self._asked or self._running is not None or self._closed:
             return math.inf
-        return self._pace.next_at
+        return pace.next_at
 
     def note_learned(self) -> None:
         """Say that completions were learned, so that something may be due."""
         self._asked = False
 
-    def step(self, now_s: float) -> Installed | None:
+    def step(self, now_s: float, *, busy: bool = False) -> Installed | None:
         """Install the fit that is done, else begin the next one that is due.
 
         Parameters
         ----------
         now_s : float
             The loop's clock.
+        busy : bool
+            Whether completions wait to be learned.
 
         Returns
         -------
@@ -110,7 +126,7 @@ class Fits:
         """
         running = self._running
         if running is None:
-            if now_s >= self.next_at:
+            if now_s >= self._next_at(self._busy if busy else self._idle):
                 self._begin(now_s)
             return None
         if not running.done.done():
@@ -123,26 +139,30 @@ class Fits:
         if job is None:
             self._asked = True
             # Asking 64 models takes 0.2 ms.
-            self._pace.took(now_s, now_s)
+            self._took(now_s, 0.0)
             return
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._executor, self._timed, job)
         done.add_done_callback(lambda _: self._wake())
         self._running = _Running(job, now_s, done)
 
-    def _timed(self, job: FitJob) -> tuple[Fit, float]:
-        begun_s = time.perf_counter()
+    def _timed(self, job: FitJob) -> _Timed:
+        begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
         fit = self._fit(job)
-        return fit, time.perf_counter() - begun_s
+        return _Timed(fit, time.perf_counter() - begun_s, time.thread_time() - begun_cpu_s)
+
+    def _took(self, begun_s: float, cpu_s: float) -> None:
+        for pace in (self._busy, self._idle):
+            pace.took(begun_s, begun_s + cpu_s)
 
     def _end(self, running: _Running) -> Installed | None:
         job = running.job
         try:
-            fit, fit_s = running.done.result()
+            fit, fit_s, cpu_s = running.done.result()
             revision = self._pipeline.install_fit(fit)
         except Exception as error:  # noqa: BLE001  # a model that cannot be fitted keeps its queues
             self._pipeline.give_up_fit(job.model)
-            self._pace.took(running.begun_s, running.begun_s + _MOST_S)
+            self._took(running.begun_s, _MOST_S)
             self._metrics.fit_failures.inc()
             _log.exception(
                 "a model's queues could not be fitted; those in force are kept",
@@ -150,7 +170,7 @@ class Fits:
                 error=f"{type(error).__name__}: {error}",
             )
             return None
-        self._pace.took(running.begun_s, running.begun_s + fit_s)
+        self._took(running.begun_s, cpu_s)
         self._metrics.fits.labels(job.reason).inc()
         self._metrics.fit_s.observe(fit_s)
         self._count()

@@ -188,8 +188,7 @@ class Learner:
         """Work until drained. An error of our own ends the task loudly, and nothing else."""
         try:
             # Predictions, watches and switches are served meanwhile; reports wait in the backlog.
-            await asyncio.to_thread(load_detector)
-            await asyncio.to_thread(load_mixture)
+            await asyncio.to_thread(lambda: (load_detector(), load_mixture()))
             self.on_loaded()
             while not (self._draining and not self.backlog and not self._fresh):
                 await self._wait_for_work()
@@ -231,7 +230,8 @@ class Learner:
             fresh, self._fresh = self._fresh, []
             await self._learn(fresh)
             self.backlog.settle(len(fresh))
-        installed = self._fits.step(asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        installed = self._fits.step(loop.time(), busy=bool(self.backlog))
         if installed is not None:
             self._recorder.add_partition(installed)
             self._dirty = True
