@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from estimator.core.drift import load_detector
 from estimator.core.partition import Fit, FitJob, PartitionRevision
 from estimator.core.partition import fit as fit_queues
 from estimator.core.pipeline import Pipeline
@@ -20,7 +21,7 @@ from estimator.runtime.pace import Pace
 from estimator.telemetry.logs import get_logger
 from estimator.telemetry.metrics import Metrics
 
-__all__ = ["Fits", "Installed", "load_mixture"]
+__all__ = ["Fits", "Installed", "load_libraries"]
 
 _log = get_logger("fits")
 
@@ -33,8 +34,9 @@ _LEAST_S: Final = 0.2
 _MOST_S: Final = 30.0
 
 
-def load_mixture() -> None:
-    """Import what a fit needs, so that the first one finds it loaded (0.2 s)."""
+def load_libraries() -> None:
+    """Import what learning needs: river, and scikit-learn for the first fit (0.2 s after it)."""
+    load_detector()
     importlib.import_module("sklearn.mixture")
 
 
