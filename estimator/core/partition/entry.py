@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from estimator.core.partition.change import Reference
 from estimator.core.partition.config import PartitionConfig
 from estimator.core.partition.fitting import Fit, FitJob, Incumbent
 from estimator.core.partition.mixture import Mixture
@@ -18,8 +19,9 @@ from sched_client.settings import Partition
 
 # q0 is the one queue of before the first fit.
 _FIRST_NUMBER: Final = 1
-# Rates are compared once in so many completions: it takes a pass over the sample.
+# Rates are compared once in so many completions, at the work of so many points.
 _RATES_EVERY: Final = BLOCK
+_PROBES: Final = 64
 
 
 class ModelEntry:
@@ -92,7 +94,7 @@ class ModelEntry:
         if incumbent is None or n_seen - self._rates_at < _RATES_EVERY:
             return False
         self._rates_at = n_seen
-        points = self.sample.points()
+        points = self.sample.some(_PROBES)
         moved = np.abs(log_work(points, service) - log_work(points, incumbent.service)).mean()
         return bool(moved > self.config.rates_ratio)
 
@@ -165,22 +167,35 @@ class ModelEntry:
 
 
 def _told(incumbent: Incumbent) -> dict[str, Any]:
-    mixture = incumbent.mixture
+    mixture, reference = incumbent.mixture, incumbent.reference
     return {
         "mixture": [row.tolist() for row in (mixture.weights, mixture.means, mixture.sds)],
         "tied": mixture.tied,
         "cuts": [[cut.at, cut.why] for cut in incumbent.cuts],
         "partition": asdict(incumbent.partition),
         "service": asdict(incumbent.service),
+        "reference": [
+            reference.quantiles.tolist(),
+            reference.log_density,
+            reference.log_density_sd,
+            reference.n,
+        ],
     }
 
 
 def _incumbent(told: dict[str, Any]) -> Incumbent:
     weights, means, sds = (np.array(row, dtype=np.float64) for row in told["mixture"])
     rows = told["partition"]
+    quantiles, mean, sd, n = told["reference"]
     return Incumbent(
         mixture=Mixture(weights=weights, means=means, sds=sds, tied=bool(told["tied"])),
         cuts=tuple(Cut(at=float(at), why=why) for at, why in told["cuts"]),
         partition=Partition(**{one.name: tuple(rows[one.name]) for one in fields(Partition)}),
         service=ServiceTime(**told["service"]),
+        reference=Reference(
+            quantiles=np.array(quantiles, dtype=np.float64),
+            log_density=float(mean),
+            log_density_sd=float(sd),
+            n=int(n),
+        ),
     )

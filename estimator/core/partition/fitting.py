@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 
 from estimator.core.partition.boundaries import queues_of
+from estimator.core.partition.change import Reference
 from estimator.core.partition.config import PartitionConfig
 from estimator.core.partition.ids import carried, named, overlaps
-from estimator.core.partition.mixture import Array, Mixture, best_mixture
+from estimator.core.partition.mixture import Array, Mixture, best_mixture, penalty
 from estimator.core.partition.prune import prune
 from estimator.core.partition.refine import Cut, density_cuts, gap_cut, latency_cut
 from estimator.core.partition.revision import Reason
@@ -21,6 +22,11 @@ from sched_client.settings import SINGLE_QUEUE, Partition
 MAX_COMPONENTS: Final = 8
 # A queue that is there is kept down to this part of what a new one needs.
 _KEEP: Final = 0.5
+# What is in force stays unless another is better by this for each parameter, in twice log
+# likelihood.
+HYSTERESIS: Final = 5.0
+# A mixture of less than this part of a full sample is given up as soon as another is better.
+_YOUNG: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +43,15 @@ class Incumbent:
         The queues.
     service : ServiceTime
         Rates that all of it was made with.
+    reference : Reference
+        The points that the mixture was fitted to.
     """
 
     mixture: Mixture
     cuts: tuple[Cut, ...]
     partition: Partition
     service: ServiceTime
+    reference: Reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,34 +142,59 @@ def fit(job: FitJob) -> Fit:
 
     Notes
     -----
-    What is in force has nothing left to fit, so it is kept unless the new mixture is the better
-    one by BIC though its parameters count and the incumbent's do not: 2(ℓ' − ℓ) > p' log n, about
-    4 times what chance gives. Its cuts are kept with it; new ones are added where a gap or
-    latency asks for them.
+    What is in force is kept unless work is distributed otherwise (`Reference.change`) and the new
+    mixture is better by BIC by `HYSTERESIS` for each of its parameters; by chance it is by about
+    two, one for its own fit and one for the incumbent's. Its cuts are kept with it; new ones are
+    added where a gap or latency asks for them. A mixture that was fitted to less than three
+    quarters of a full sample is given up as soon as another is better at all.
     """
     x = log_work(job.points, job.service)
     incumbent = job.incumbent
-    held = None if incumbent is None else _at_new_rates(job, incumbent, x)
-    start = None if held is None else held.mixture
-    candidate = best_mixture(x, max_components=MAX_COMPONENTS, seed=job.config.seed, start=start)
-    gain = _gain(x, candidate, held)
-    if held is not None and gain <= 0.0:
-        draft = held
-    else:
-        cuts = density_cuts(candidate, job.config.least_separation)
-        draft = _Draft(candidate, cuts, "" if held is None else f"better by {gain:.0f} (BIC)")
+    if incumbent is None:
+        return _changed(job, _pruned(job, _new(job, x, None, ""), x, fresh=True), x)
+    before = log_work(job.points, incumbent.service)
+    log_densities = incumbent.mixture.log_density(before)
+    held = _at_new_rates(job, incumbent, before, x)
+    draft, kept = _chosen(job, incumbent, held, before, log_densities, x)
     draft = _pruned(job, draft, x, fresh=draft is not held)
-    if incumbent is not None and held is not None and draft is held and not held.why:
-        before = log_work(job.points, incumbent.service)
+    if draft is held and not held.why:
         return Fit(
             job=job,
             best=incumbent,
             changed=False,
             next_number=job.next_number,
-            text=f"kept: the best other is worse by {-gain:.0f} (BIC)",
-            log_densities=incumbent.mixture.log_density(before),
+            text=f"kept: {kept}",
+            log_densities=log_densities,
         )
     return _changed(job, draft, x)
+
+
+def _new(job: FitJob, x: Array, start: Mixture | None, why: str) -> _Draft:
+    mixture = best_mixture(x, max_components=MAX_COMPONENTS, seed=job.config.seed, start=start)
+    return _Draft(mixture, density_cuts(mixture, job.config.least_separation), why)
+
+
+def _chosen(
+    job: FitJob,
+    incumbent: Incumbent,
+    held: _Draft,
+    before: Array,
+    log_densities: Array,
+    x: Array,
+) -> tuple[_Draft, str]:
+    """Give a new draft or the held one, and why that is kept."""
+    young = incumbent.reference.n < _YOUNG * job.config.capacity
+    least = _least_points(job.config, len(x))
+    change = incumbent.reference.change(before, log_densities, least)
+    if not (young or change):
+        return held, "work is distributed as it was"
+    draft = _new(job, x, held.mixture, change or "better by BIC")
+    gain = 2.0 * float((draft.mixture.log_density(x) - held.mixture.log_density(x)).sum())
+    gain -= penalty(draft.mixture, len(x)) - penalty(held.mixture, len(x))
+    least_gain = 0.0 if young else HYSTERESIS * draft.mixture.parameters
+    if gain > least_gain:
+        return draft, ""
+    return held, f"the best other is better by {gain:.0f} (BIC), {least_gain:.0f} are asked for"
 
 
 def _pruned(job: FitJob, draft: _Draft, x: Array, *, fresh: bool) -> _Draft:
@@ -180,13 +214,12 @@ def _least_points(config: PartitionConfig, n: int) -> float:
     return max(config.least_count, config.least_share * n)
 
 
-def _at_new_rates(job: FitJob, incumbent: Incumbent, x: Array) -> _Draft:
+def _at_new_rates(job: FitJob, incumbent: Incumbent, old: Array, x: Array) -> _Draft:
     """Put what is in force into seconds at the job's rates, if those have moved.
 
     Each component takes the moments of the points that it is responsible for; a cut goes to where
     the work at it is now: between the points beside it.
     """
-    old = log_work(job.points, incumbent.service)
     moved = float(np.abs(x - old).mean())
     if moved <= job.config.rates_ratio:
         return _Draft(incumbent.mixture, incumbent.cuts, "")
@@ -205,13 +238,6 @@ def _mapped(at: float, old: Array, new: Array) -> float:
     if above.any():
         shifts.append((new - old)[above][old[above].argmin()])
     return at + float(np.mean(shifts))
-
-
-def _gain(x: Array, candidate: Mixture, held: _Draft | None) -> float:
-    """Give by how much the candidate is better than what is held, by BIC."""
-    log_n = math.log(len(x))
-    gain = 2.0 * float(candidate.log_density(x).sum()) - candidate.parameters * log_n
-    return gain if held is None else gain - 2.0 * float(held.mixture.log_density(x).sum())
 
 
 def _refined(x: Array, ratios: Array, draft: _Draft, config: PartitionConfig) -> tuple[Cut, ...]:
@@ -253,23 +279,37 @@ def _changed(job: FitJob, draft: _Draft, x: Array) -> Fit:
     incumbent = job.incumbent
     boundaries = [cut.at for cut in draft.cuts]
     new = np.searchsorted(boundaries, x, side="right")
+    n_new = len(boundaries) + 1
     if incumbent is None:
-        old, old_ids = np.zeros(len(x), dtype=np.intp), SINGLE_QUEUE.queue_ids
+        # The one queue of before holds no class; where there is one still, it goes on.
+        old_ids = SINGLE_QUEUE.queue_ids
+        matches: list[int | None] = [0] if n_new == 1 else [None] * n_new
     else:
         before = log_work(job.points, incumbent.service)
         old = np.searchsorted([cut.at for cut in incumbent.cuts], before, side="right")
         old_ids = incumbent.partition.queue_ids
-    matches = carried(overlaps(old, new, len(old_ids), len(boundaries) + 1))
+        matches = carried(overlaps(old, new, len(old_ids), n_new))
     ids, next_number = named(matches, old_ids, job.next_number)
     partition = queues_of(np.sort(x), draft.cuts, ids)
+    log_densities = draft.mixture.log_density(x)
+    reference = Reference.of(x, log_densities)
+    if incumbent is not None and draft.mixture is incumbent.mixture:
+        reference = incumbent.reference
     best = Incumbent(
-        mixture=draft.mixture, cuts=draft.cuts, partition=partition, service=job.service
+        mixture=draft.mixture,
+        cuts=draft.cuts,
+        partition=partition,
+        service=job.service,
+        reference=reference,
     )
     return Fit(
-        job=job, best=best, changed=True, next_number=next_number,
+        job=job,
+        best=best,
+        changed=True,
+        next_number=next_number,
         text=_told(old_ids if incumbent else (), ids, draft),
-        log_densities=draft.mixture.log_density(x),
-    )  # fmt: skip
+        log_densities=log_densities,
+    )
 
 
 def _told(old_ids: tuple[str, ...], ids: tuple[str, ...], draft: _Draft) -> str:
@@ -279,7 +319,7 @@ def _told(old_ids: tuple[str, ...], ids: tuple[str, ...], draft: _Draft) -> str:
         gone = [queue_id for queue_id in old_ids if queue_id not in ids]
         parts += [f"new {', '.join(new)}"] if new else []
         parts += [f"gone {', '.join(gone)}"] if gone else []
-        parts += [] if new or gone else ["boundaries moved"]
+        parts += [] if new or gone else ["boundaries moved" if draft.cuts else "its extent moved"]
     for why in ("gap", "latency"):
         count = sum(cut.why == why for cut in draft.cuts)
         parts += [f"{count} by {why}"] if count else []

@@ -4,6 +4,7 @@ Wraps scikit-learn, which has no types and is slow to import: nothing here runs 
 fit. Knows nothing of queues.
 """
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Final, Self
@@ -16,6 +17,10 @@ Array = NDArray[np.float64]
 # EM works on so many order statistics, evenly spaced: they keep the distribution that all the
 # points have, tails included, and take a tenth of the time. The likelihood counts all points.
 MAX_POINTS: Final = 1024
+# Least gain of log likelihood a point that another component must bring. Six classes 3 σ apart
+# bring 0.012 each. Without it samples of 4,096 of real traces came to 1 to 7 queues, and 30
+# samples of six classes to as many; with 0.006 to 1 to 6, with 0.007 some classes were lost.
+LEAST_GAIN: Final = 0.006
 # Added to each variance: work that differs by 1 % does not differ, and equal values do not divide
 # by zero.
 _LEAST_VARIANCE: Final = 1e-4
@@ -113,9 +118,24 @@ def separations(mixture: Mixture) -> Array:
     return np.asarray(np.diff(mixture.means) / np.sqrt((sds[1:] ** 2 + sds[:-1] ** 2) / 2.0))
 
 
+def penalty(mixture: Mixture, n: int) -> float:
+    """Give what a mixture's order costs on n points, in twice log likelihood.
+
+    Notes
+    -----
+    Schwarz's p log n, or, where that is more, `LEAST_GAIN` for each component and point. No real
+    work is a mixture of log-normals, so with enough points BIC finds a component for each bend of
+    the density; one that says less than this of a point is not worth a queue.
+    """
+    return max(mixture.parameters * math.log(n), 2.0 * n * LEAST_GAIN * len(mixture.means))
+
+
 def bic(mixture: Mixture, x: Array, n: int) -> float:
-    """Give Schwarz's criterion of a mixture on x, which stands for n points; less is better."""
-    return float(-2.0 * n * mixture.log_density(x).mean() + mixture.parameters * np.log(n))
+    """Give Schwarz's criterion of a mixture on x, which stands for n points; less is better.
+
+    With `penalty`, which is Schwarz's own up to some 2,000 points.
+    """
+    return float(-2.0 * n * mixture.log_density(x).mean() + penalty(mixture, n))
 
 
 def thinned(x: Array) -> Array:

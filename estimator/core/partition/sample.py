@@ -97,6 +97,10 @@ class Sample:
             return held
         return np.concatenate([held, np.array(self._pending, dtype=np.float64)])
 
+    def some(self, n: int) -> NDArray[np.float64]:
+        """Give at most n of the points that are held."""
+        return self._points[: min(n, self._held)].astype(np.float64)
+
     def state(self) -> dict[str, Any]:
         """Give what is held as JSON (hence Any): 16 characters a point."""
         raw = self._points[: self._held].astype("<f4").tobytes()
