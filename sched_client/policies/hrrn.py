@@ -1,20 +1,24 @@
-"""Highest response ratio next, exact, by a kinetic tournament. Standard library only."""
+"""Highest response ratio next, exact and without looking at all. Standard library only."""
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable
-from itertools import repeat
-from operator import rshift
+from itertools import compress, repeat
+from math import isqrt
+from operator import sub, truediv
 from typing import Final
 
+from sched_client.policies.front import Front, Stairs
 from sched_client.policies.waiting import Waiting
 
-_MIN_LEAVES: Final = 32
-# Leaves that share a list of free ones and a range of work.
-_REGION: Final = 8
-# A certificate ends this much of its time early, so that rounding in the crossing time can never
-# outlive the comparison of the two ratios themselves.
-_MARGIN: Final = 1e-12
+# A front of so many is looked at as a whole: 0.06 µs each.
+_FEW: Final = 24
+# So many are kept at hand of a longer front, and at the most this many before it is thinned.
+_AT_HAND: Final = 24
+_MOST_AT_HAND: Final = 64
+# Up to this, a front is looked through in one piece.
+_MIN_STRIDE: Final = 512
+# Bounds of what adapts itself to the load: how far ahead to look, in s, and how deep, as a share.
+_AHEAD_S: Final = (1e-6, 1e6)
+_DEPTH: Final = (1e-9, 0.5)
 
 
 class HighestRatioFirst:
@@ -22,158 +26,144 @@ class HighestRatioFirst:
 
     Notes
     -----
-    A ratio is a line in time, 1 + (now - enqueued)/work, and two lines cross once. Each node of a
-    tournament over the items keeps its winner and the first moment at which a winner below it, or
-    its own, may change: when the loser has less work, the crossing of the two lines, else never.
-    As time goes on only nodes whose moment has come are played again (Basch, Guibas, Hershberger,
-    "Data structures for mobile data", 1999). An arrival is played against winners on its way up
-    and stops where nothing changes; a departure is one walk to the root. Exact for real-valued
-    work, unlike size classes. When time steps back, everything is played again, O(n).
+    Only the `Front` can have the highest ratio. Of a front that is not short, some are kept at
+    hand: all whose ratio will be above a floor at a time to come. Ratios only grow, so until that
+    time none of the others is above the floor, and as long as the best one at hand is, it is the
+    best of all. When it is not, or the time has come, the front is looked through once more,
+    with a floor and a time that keep the number at hand small and the looking rare.
 
-    Items of like work are kept in neighbouring leaves: among them the oldest wins until it
-    leaves, so that matches come due less often (1.6 instead of 15 an operation at 10,000 waiting,
-    benchmarks/policies.py). Placement affects nothing but that.
+    Exact for real-valued work, as far as a quotient of floats is. An item that was stamped after
+    ``now_s``, as the clock stepped back, has waited for 0 s.
 
-    Waits may be negative after such a step; the formula is taken as it stands.
+    An operation is O(log n) and the scan of a few; looking through a front of m is O(m), after
+    some 24 operations, where m is about 1.6 √n at a steady load (1,000 at 400,000 waiting). Where
+    each arrival is shorter than all before, m is n: then strides of √n are skipped that cannot
+    reach the floor.
     """
 
-    __slots__ = ("_bounds", "_count", "_free", "_leaves", "_now_s", "_until", "_winners")
+    __slots__ = ("_ahead_s", "_at_hand", "_depth", "_floor", "_front", "_until_s")
 
     def __init__(self) -> None:
-        self._now_s = -math.inf
-        self._count = 0
-        self._allot([], _MIN_LEAVES)
+        self._front = Front()
+        self._at_hand = Stairs()
+        self._floor = math.inf
+        self._until_s = -math.inf
+        self._ahead_s = 1.0
+        self._depth = 0.1
 
     def __len__(self) -> int:
         """Count the items."""
-        return self._count
+        return len(self._front)
 
     def push(self, item: Waiting) -> None:
         """Take in a waiting item."""
-        if self._count * 4 >= self._leaves * 3:  # fuller, and like would not find like
-            self._allot(self._present(), 2 * self._leaves)
-        if not self._count:
-            self._now_s = item.enqueued_s  # no match depends on the time before
-        item.leaf = self._free_leaf(item.work)
-        self._count += 1
-        self._winners[self._leaves + item.leaf] = item
-        self._climb(item.leaf)
+        hides = self._front.push(item)
+        if hides is None:
+            return
+        for hidden in hides:
+            self._lay_aside(hidden)
+        if (self._until_s - item.enqueued_s) / item.work >= self._floor:
+            self._take_at_hand(item)
 
     def discard(self, item: Waiting) -> None:
         """Forget an item that is in it."""
-        self._winners[self._leaves + item.leaf] = None
-        self._free[item.leaf // _REGION].append(item.leaf)
-        self._count -= 1
-        if self._count * 8 < self._leaves > _MIN_LEAVES:
-            self._allot(self._present(), self._leaves // 4)
-        else:
-            self._climb(item.leaf)
+        exposed = self._front.discard(item)
+        if exposed is None:
+            return
+        if not self._at_hand.items:
+            return
+        self._lay_aside(item)
+        until_s, floor = self._until_s, self._floor
+        for other in exposed:
+            if (until_s - other.enqueued_s) / other.work >= floor:
+                self._take_at_hand(other)
 
     def first(self, now_s: float) -> Waiting:
         """Give the item that goes next; there must be one."""
-        if now_s != self._now_s and math.isfinite(now_s):
-            stepped_back = now_s < self._now_s
-            self._now_s = now_s
-            if stepped_back:
-                self._play_all()
-            elif self._until[1] <= now_s:
-                self._catch_up()
-        winner = self._winners[1]
-        if winner is None:
-            raise RuntimeError("first() of an empty order")
-        return winner
+        front = self._front
+        if len(front.items) <= _FEW:
+            ratios = front.ratios(now_s)
+            best = max(ratios)
+            # Nobody has waited yet, or the time is no number: all ratios count as equal.
+            return front.items[ratios.index(best) if best > 0.0 else 0]
+        at_hand = self._at_hand
+        if at_hand.items:
+            ratios = at_hand.ratios(now_s)
+            best = max(ratios)
+            if now_s <= self._until_s and best > self._floor:
+                return at_hand.items[ratios.index(best)]
+        else:
+            best = 0.0
+        if now_s > self._until_s:
+            self._ahead_s = min(2.0 * self._ahead_s, _AHEAD_S[1])
+        else:
+            self._depth = min(1.5 * self._depth, _DEPTH[1])
+        return self._look_through(now_s, best)
 
-    def _present(self) -> list[Waiting]:
-        return [item for item in self._winners[self._leaves :] if item is not None]
+    def _lay_aside(self, item: Waiting) -> None:
+        index = self._at_hand.index(item)
+        if index >= 0:
+            self._at_hand.delete(index, index + 1)
 
-    def _free_leaf(self, work: float) -> int:
-        """Take the free leaf nearest to others of like work; there must be one."""
-        free = self._free
-        region = bisect_right(self._bounds, work)
-        if free[region]:
-            return free[region].pop()
-        for distance in range(1, len(free)):
-            for near in (region - distance, region + distance):
-                if 0 <= near < len(free) and free[near]:
-                    return free[near].pop()
-        raise RuntimeError("no leaf is free")
+    def _take_at_hand(self, item: Waiting) -> None:
+        if len(self._at_hand.items) < _MOST_AT_HAND:
+            self._at_hand.insert(item)
+        else:
+            self._forget()
 
-    def _allot(self, items: list[Waiting], leaves: int) -> None:
-        """Spread items by work over a tree of this many leaves, and play everything."""
-        self._leaves = leaves
-        self._winners: list[Waiting | None] = [None] * (2 * leaves)
-        self._until = [math.inf] * (2 * leaves)
-        items.sort(key=lambda item: item.work)
-        for rank, item in enumerate(items):
-            item.leaf = rank * leaves // len(items)
-            self._winners[leaves + item.leaf] = item
-        regions = range(0, leaves, _REGION)
-        self._free = [
-            [leaf for leaf in range(low, low + _REGION) if self._winners[leaves + leaf] is None]
-            for low in regions
-        ]
-        # The work at which each region but the first begins; nothing is known of an empty tree.
-        self._bounds = [items[low * len(items) // leaves].work for low in regions[1:] if items]
-        self._play_all()
+    def _forget(self) -> None:
+        """Have nothing at hand, so that the front is looked through next time."""
+        self._at_hand = Stairs()
+        self._floor, self._until_s = math.inf, -math.inf
 
-    def _climb(self, leaf: int) -> None:
-        """Play every match from a leaf to the root, as far as anything changes."""
-        # Lazily, as most walks stop early.
-        levels = range(1, self._leaves.bit_length())
-        self._play(map(rshift, repeat(self._leaves + leaf), levels), until_same=True)
+    def _look_through(self, now_s: float, at_least: float) -> Waiting:
+        """Find the best of the front, and take at hand what may be it soon.
 
-    def _play_all(self) -> None:
-        self._play(range(self._leaves - 1, 0, -1))
-
-    def _catch_up(self) -> None:
-        """Play again, from below, every match whose moment has come."""
-        now_s, until, leaves = self._now_s, self._until, self._leaves
-        due = [1]
-        for node in due:  # grows while it is walked: parents come before their children
-            if node < leaves:
-                left = 2 * node
-                if until[left] <= now_s:
-                    due.append(left)
-                if until[left + 1] <= now_s:
-                    due.append(left + 1)
-        due.reverse()
-        self._play(due)
-
-    def _play(self, nodes: Iterable[int], *, until_same: bool = False) -> None:
-        """Play matches at the present time, children first; stop at one that stays the same.
-
-        One loop for all callers: a call for each match cost a fifth of an operation.
+        Some ratio is ``at_least`` as high now; a floor below it therefore leaves the best in.
         """
-        now_s, winners, until = self._now_s, self._winners, self._until
-        for node in nodes:
-            left = 2 * node
-            one, other = winners[left], winners[left + 1]
-            end = until[left]
-            if until[left + 1] < end:  # noqa: PLR1730 -- min() is a call; this loop is hot
-                end = until[left + 1]
-            winner: Waiting | None
-            if one is None or other is None:
-                winner = one or other
-            else:
-                one_ratio = (now_s - one.enqueued_s) / one.work
-                other_ratio = (now_s - other.enqueued_s) / other.work
-                if one_ratio > other_ratio or (
-                    one_ratio == other_ratio
-                    and (one.enqueued_s, one.sequence) < (other.enqueued_s, other.sequence)
-                ):
-                    winner, loser = one, other
-                else:
-                    winner, loser = other, one
-                more = winner.work - loser.work
-                if more > 0.0:  # the loser's ratio grows faster and will catch up
-                    crossing = loser.enqueued_s
-                    crossing += (crossing - winner.enqueued_s) * loser.work / more
-                    crossing -= _MARGIN * abs(crossing)
-                    if not crossing > now_s:
-                        crossing = now_s
-                    if crossing < end:  # noqa: PLR1730 -- min() is a call; this loop is hot
-                        end = crossing
-            if until_same and winners[node] is winner and until[node] == end:
-                return
-            winners[node] = winner
-            until[node] = end
+        front = self._front
+        if not at_least > 0.0:
+            at_least = max(front.ratios(now_s))
+            if not at_least > 0.0:
+                self._forget()
+                return front.items[0]
+        until_s = now_s + self._ahead_s
+        floor = at_least * (1.0 - self._depth)
+        rows, ratios = self._reaching(until_s, floor)
+        now = rows.ratios(now_s)
+        best = rows.items[now.index(max(now))]
+        if len(ratios) > 2 * _AT_HAND:
+            self._ahead_s = max(0.5 * self._ahead_s, _AHEAD_S[0])
+            self._depth = max(0.5 * self._depth, _DEPTH[0])
+            floor = sorted(ratios)[-_AT_HAND]
+            rows = _chosen(rows, [ratio > floor for ratio in ratios])
+        self._at_hand, self._floor, self._until_s = rows, floor, until_s
+        return best
+
+    def _reaching(self, until_s: float, floor: float) -> tuple[Stairs, list[float]]:
+        """Give those of the front whose ratio will not be below a floor, and their ratios."""
+        front, found = self._front, Stairs()
+        found_ratios: list[float] = []
+        n = len(front.items)
+        stride = max(_MIN_STRIDE, isqrt(n))
+        for low in range(0, n, stride):
+            high = min(low + stride, n)
+            # The oldest and the shortest of a stride are its first and its last.
+            if (until_s - front.ages[low]) / front.works[high - 1] < floor:
+                continue
+            ages, works = front.ages[low:high], front.works[low:high]
+            ratios = list(map(truediv, map(sub, repeat(until_s), ages), works))
+            reach = list(map(floor.__le__, ratios))
+            found.items += compress(front.items[low:high], reach)
+            found.ages += compress(ages, reach)
+            found.works += compress(works, reach)
+            found_ratios += compress(ratios, reach)
+        return found, found_ratios
+
+
+def _chosen(rows: Stairs, which: list[bool]) -> Stairs:
+    chosen = Stairs()
+    chosen.items.extend(compress(rows.items, which))
+    chosen.ages.extend(compress(rows.ages, which))
+    chosen.works.extend(compress(rows.works, which))
+    return chosen

@@ -15,6 +15,7 @@ from sched_client.settings import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 
 if TYPE_CHECKING:
     from sched_client.policies.ewsjf import Cell
+    from sched_client.policies.front import Block
 
 # 10^12 s is 30,000 years. Work beyond it is counted as this much by the guard, so that sums of
 # charges stay finite whatever an estimate says; the order itself compares the true value.
@@ -42,8 +43,10 @@ class Waiting:
         Its priority where a smaller one always goes first, else 0.
     cell : Cell or None
         The queue that ewsjf put it into, which sets it; None before, and after a new estimate.
-    slot, leaf : int
-        Where the guard's ledger and the hrrn tournament keep it; they set it.
+    slot : int
+        Where the guard's ledger keeps it; that sets it.
+    block : Block
+        Where hrrn's front keeps it; that sets it.
     rank : bytes
         By what a `KeyedOrder` ranks it; that sets it.
     served_before : float
@@ -57,12 +60,12 @@ class Waiting:
     """
 
     __slots__ = (
+        "block",
         "cell",
         "charge",
         "enqueued_s",
         "group_id",
         "lane",
-        "leaf",
         "priority",
         "queue_id",
         "rank",
@@ -77,7 +80,7 @@ class Waiting:
     )
 
     slot: int
-    leaf: int
+    block: "Block"
     rank: bytes
     served_before: float
 

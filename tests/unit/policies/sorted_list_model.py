@@ -76,7 +76,7 @@ class SortedListModel:
         if self.name == "sjf":
             key: float | Fraction = self.work(entry)
         else:
-            wait = Fraction(now_s) - Fraction(entry.enqueued_s)
+            wait = max(Fraction(now_s) - Fraction(entry.enqueued_s), Fraction(0))
             key = -(1 + wait / Fraction(self.work(entry)))
         return (entry.priority, 1, key, entry.enqueued_s, stay.sequence)
 

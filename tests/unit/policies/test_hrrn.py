@@ -1,13 +1,17 @@
-"""The kinetic tournament against a scan, with real numbers and many waiting."""
+"""Highest ratio first against a scan: real numbers, ties, many waiting, a clock that steps."""
 
 import random
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_client.policies import WaitingEntry
+from sched_client.policies.front import Block, Front, Shelf
 from sched_client.policies.hrrn import HighestRatioFirst
 from sched_client.policies.waiting import Waiting
 
@@ -16,74 +20,209 @@ def stay(number: int, enqueued_s: float, work: float) -> Waiting:
     return Waiting(WaitingEntry(f"r{number}", enqueued_s, work, 1.0), work, number, returned=False)
 
 
-def leave(order: HighestRatioFirst, item: Waiting) -> None:
-    order.discard(item)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    steps=st.lists(
-        st.tuples(
-            st.floats(1e-3, 1e3),
-            st.one_of(st.floats(0.0, 20.0), st.floats(-20.0, 20.0)),
-            st.sampled_from(["push", "push", "push", "take", "drop"]),
+def scanned(waiting: list[Waiting], now_s: float) -> Waiting:
+    """Give the highest ratio, the older one among equals, as the definition says."""
+    return min(
+        waiting,
+        key=lambda item: (
+            -(max(0.0, now_s - item.enqueued_s) / item.work),
+            item.enqueued_s,
+            item.sequence,
         ),
-        max_size=150,
-    ),
-    seed=st.integers(0, 2**32),
+    )
+
+
+def blocks(front: Front) -> list[Block]:
+    found: list[Block] = []
+    block: Block | None = front._head.blocks[0]
+    while block is not None:
+        found.append(block)
+        block = block.next
+    return found
+
+
+def check_front(front: Front, waiting: list[Waiting]) -> None:
+    """Compare with the definition: shorter than every older one."""
+    by_age = sorted(waiting, key=lambda item: (item.enqueued_s, item.sequence))
+    expected: list[Waiting] = []
+    for item in by_age:
+        if not expected or item.work < expected[-1].work:
+            expected.append(item)
+    assert front.items == expected
+    assert front.ages == [item.enqueued_s for item in expected]
+    assert front.works == [item.work for item in expected]
+    chain = blocks(front)
+    assert [item for block in chain for item in block.items] == by_age
+    for block in chain:
+        assert block.least == min(block.works, default=float("inf"))
+        assert block.works == [item.work for item in block.items]
+        assert all(item.block is block for item in block.items)
+        assert block.shelf.least <= block.least
+        assert block in block.shelf.blocks
+    on_shelves: list[Block] = []
+    shelf: Shelf | None = front._head
+    while shelf is not None:
+        on_shelves += shelf.blocks
+        shelf = shelf.next
+    assert on_shelves == chain
+
+
+# Few values, so that works, ages and ratios are often equal; and any values.
+_WORKS = st.one_of(st.sampled_from([0.5, 1.0, 2.0, 4.0]), st.floats(1e-3, 1e3))
+_STEPS = st.one_of(
+    st.sampled_from([0.0, 0.0, 1.0, 4.0, -2.0]), st.floats(0.0, 20.0), st.floats(-20.0, 20.0)
 )
-def test_the_first_has_the_highest_ratio_whatever_the_works_are(
+_ACTIONS = st.sampled_from(["push", "push", "burst", "take", "take", "drain", "drop", "revise"])
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    steps=st.lists(st.tuples(_WORKS, _STEPS, _ACTIONS), max_size=60), seed=st.integers(0, 2**32)
+)
+def test_the_first_is_that_of_a_scan_whatever_happens(
     steps: list[tuple[float, float, str]], seed: int
 ) -> None:
     rng = random.Random(seed)
     order = HighestRatioFirst()
     waiting: list[Waiting] = []
-    now_s = 1e5
-    for number, (work, step, action) in enumerate(steps):
+    now_s, number = 1e3, 0
+
+    def push(work: float) -> None:
+        nonlocal number
+        number += 1
+        waiting.append(stay(number, now_s, work))
+        order.push(waiting[-1])
+
+    for work, step, action in steps:
         now_s += step
         if action == "push":
-            waiting.append(stay(number, now_s, work))
-            order.push(waiting[-1])
-        elif waiting and action == "drop":
-            leave(order, waiting.pop(rng.randrange(len(waiting))))
-        if waiting:
-            first = order.first(now_s)
-            best = max((now_s - item.enqueued_s) / item.work for item in waiting)
-            assert (now_s - first.enqueued_s) / first.work == pytest.approx(best, rel=1e-12)
-            if action == "take":
+            push(work)
+        elif action == "burst":  # shorter and shorter, longer and longer, or by chance
+            factor = rng.choice([0.99, 1.01, 1.0, 0.0])
+            for power in range(rng.choice([10, 70, 150])):
+                push(work * factor**power if factor else rng.lognormvariate(0.0, 1.0))
+                now_s += step / 100.0
+        elif waiting and action in ("drop", "revise"):
+            item = waiting[rng.randrange(len(waiting))]
+            order.discard(item)
+            if action == "drop":
+                waiting.remove(item)
+            else:
+                item.count(work)
+                order.push(item)
+        elif action in ("take", "drain"):
+            for _ in range(min(len(waiting), 1 if action == "take" else 90)):
+                first = order.first(now_s)
+                assert first is scanned(waiting, now_s)
+                order.discard(first)
                 waiting.remove(first)
-                leave(order, first)
+                now_s += max(step, 0.0) / 10.0
         assert len(order) == len(waiting)
+        if waiting:
+            assert order.first(now_s) is scanned(waiting, now_s)
+    check_front(order._front, waiting)
 
 
-class Counted(HighestRatioFirst):
-    """Counts the matches played."""
+@pytest.mark.parametrize("load", [0.9, 1.0, 1.1])
+def test_the_first_is_that_of_a_scan_while_hundreds_wait(load: float) -> None:
+    rng = random.Random(4)
+    order = HighestRatioFirst()
+    waiting: list[Waiting] = []
+    debt, looked = 0.0, 0
+    for number in range(2500):
+        now_s = number / 10 - (3.0 if number % 500 == 7 else 0.0)
+        waiting.append(stay(number, now_s, rng.lognormvariate(-1.0, 0.8)))
+        order.push(waiting[-1])
+        debt += 1.0 / load if number > 600 else 0.0
+        while debt >= 1.0 and waiting:
+            first = order.first(now_s)
+            assert first is scanned(waiting, now_s)
+            order.discard(first)
+            waiting.remove(first)
+            debt -= 1.0
+            looked += len(order._at_hand.items) > 0
+    assert looked > 500  # or the shortcut was never taken
+    check_front(order._front, waiting)
 
-    __slots__ = ("matches",)
 
-    def _play(self, nodes: Iterable[int], *, until_same: bool = False) -> None:
-        def counted() -> Iterable[int]:
-            for node in nodes:
-                self.matches += 1
-                yield node
+@pytest.mark.parametrize("now_s", [float("nan"), float("inf"), float("-inf"), -5.0])
+@pytest.mark.parametrize("count", [3, 200])
+def test_at_a_time_that_is_none_the_oldest_goes(now_s: float, count: int) -> None:
+    order = HighestRatioFirst()
+    items = [stay(number, number / 10, 100.0 - number / 4) for number in range(count)]
+    for item in items:
+        order.push(item)
+    assert order.first(now_s) is items[0]
+    assert order.first(1e4) is scanned(items, 1e4)
+    assert order.first(now_s) is items[0]
 
-        if not hasattr(self, "matches"):
-            self.matches = 0
-        super()._play(counted(), until_same=until_same)
+
+def lines_of(act: Callable[[], object]) -> int:
+    """Count the lines of Python that an action runs."""
+    lines = 0
+
+    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:  # Any: as settrace wants
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+_PATTERNS: dict[str, Callable[[int, random.Random], float]] = {
+    "by chance": lambda _number, rng: rng.lognormvariate(-1.0, 0.8),
+    "equal": lambda _number, _rng: 1.0,
+    "two classes": lambda number, _rng: 1.0 + 9.0 * (number % 2),
+    "five classes": lambda number, _rng: 1.0 + number % 5,
+    "shorter and shorter": lambda number, _rng: 1.0 / (1.0 + number),
+    "longer and longer": lambda number, _rng: 1.0 + number,
+    "all ratios equal at some time": lambda number, _rng: 1.0 - number / 5000,
+}
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_an_operation_plays_few_matches_however_many_wait(together: bool) -> None:
-    rng = random.Random(5)
-    order = Counted()
-    n, turns = 3000, 2000
-    for number in range(n):
-        order.push(stay(number, 0.0 if together else number / 10, rng.lognormvariate(-1.0, 0.8)))
-    order.first(n / 10)
-    before = order.matches
-    for number in range(n, n + turns):
-        now_s = number / 10
-        order.push(stay(number, now_s, rng.lognormvariate(-1.0, 0.8)))
-        leave(order, order.first(now_s))
-    # The tree is 12 levels high; a scan would look at 3,000.
-    assert (order.matches - before) / turns < 30
+@pytest.mark.parametrize("pattern", list(_PATTERNS))
+def test_an_operation_runs_few_lines_however_many_wait(pattern: str, together: bool) -> None:
+    work = _PATTERNS[pattern]
+
+    def lines(n: int) -> float:
+        rng = random.Random(5)
+        order = HighestRatioFirst()
+        turns = 300
+        for number in range(n):
+            order.push(stay(number, 0.0 if together else number / 10, work(number, rng)))
+
+        def serve() -> None:
+            for number in range(n, n + turns):
+                order.push(stay(number, number / 10, work(number, rng)))
+                order.discard(order.first(number / 10))
+
+        return lines_of(serve) / turns
+
+    # A scan would run ten times the lines for ten times as many.
+    few, many = lines(400), lines(4000)
+    assert many < 500
+    assert many < 2.5 * few
+
+
+def test_what_is_kept_follows_the_number_waiting() -> None:
+    order = HighestRatioFirst()
+    rng = random.Random(2)
+    items = [stay(number, number / 10, rng.lognormvariate(-1.0, 0.8)) for number in range(20_000)]
+    for item in items:
+        order.push(item)
+    assert len(blocks(order._front)) < 20_000 / 20
+    for item in rng.sample(items, 19_900):
+        order.discard(item)
+    assert len(order) == 100
+    assert len(blocks(order._front)) <= 50
+    while len(order):
+        order.discard(order.first(3000.0))
+    assert len(blocks(order._front)) == 1
+    assert order._at_hand.items == []
