@@ -25,9 +25,10 @@ _UNKNOWN_SIZE_S: Final = 1.0
 # A mean outside of these would make aging infinite or nothing.
 _LEAST_S: Final = 1e-6
 _MOST_S: Final = 1e9
-# Sums of tokens are kept in 1/1024 and therefore exact; a request counts as at most so many.
+# Sums of tokens are kept in 1/1024 and therefore exact; a request counts as no more than that.
 TOKEN: Final = 1024
 _MOST_TOKENS: Final = 1e12
+_MOST_AMOUNT: Final = int(_MOST_TOKENS) * TOKEN
 
 
 class Queue:
@@ -153,14 +154,14 @@ class QueueBook:
 
     def enter(self, queue: Queue, tokens: float) -> None:
         """Count a request that begins to wait in a queue."""
-        amount = int((tokens if tokens < _MOST_TOKENS else _MOST_TOKENS) * TOKEN)  # noqa: FURB136 -- min() is a call
+        amount = int(tokens * TOKEN) or 1 if tokens < _MOST_TOKENS else _MOST_AMOUNT
         queue.count += 1
         queue.tokens += amount
         self.tokens += amount
 
     def leave(self, queue: Queue, tokens: float) -> None:
         """Count a request that leaves a queue: a round."""
-        amount = int((tokens if tokens < _MOST_TOKENS else _MOST_TOKENS) * TOKEN)  # noqa: FURB136 -- min() is a call
+        amount = int(tokens * TOKEN) or 1 if tokens < _MOST_TOKENS else _MOST_AMOUNT
         queue.count -= 1
         queue.tokens -= amount
         self.tokens -= amount
@@ -173,6 +174,7 @@ class QueueBook:
     def update(self, parameters: PolicyParameters) -> bool:
         """Apply new parameters, O(queues); tell whether all that wait must be put anew."""
         before, self.parameters = self.parameters, parameters
+        self._draining = self.draining
         self.by_arrival = self._only_heads or parameters.within == "fcfs"
         if parameters.partition == before.partition:
             self._renew()
@@ -198,6 +200,8 @@ class QueueBook:
     def clear(self) -> None:
         """Count from zero: all that wait are about to enter again."""
         for queue in (*self._queues, *self._bubbles, *self._draining):
+            if queue.count:
+                queue.idle_since = self._rounds
             queue.count = queue.tokens = 0
         self.tokens = 0
 
@@ -257,7 +261,6 @@ class QueueBook:
     def _renew(self) -> None:
         """Compute again what depends on the weights and on who is there."""
         rate, power = self.parameters.aging_rate, self.parameters.aging_power
-        self._draining = [queue for queue in self._draining if queue.count]
         for position, queue in enumerate(self.queues, 1):
             queue.position = position
         for queue in (*self._queues, *self._bubbles, *self._draining):

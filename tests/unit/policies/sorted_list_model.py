@@ -3,12 +3,14 @@
 Ratios are fractions; accounts are floats, exact for the dyadic numbers that the tests use.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from sched_client.model import PolicyParameters
 from sched_client.policies import WaitingEntry
+from tests.unit.policies.queue_model import Job, QueueModel, factor_of
 
 
 @dataclass(eq=False)
@@ -19,6 +21,8 @@ class Stay:
     age_s: float
     served: float = 0.0
     overtaken: float = 0.0
+    # What an order of ewsjf sees it as; shared by the members of a group.
+    job: Job | None = None
 
 
 class SortedListModel:
@@ -32,6 +36,9 @@ class SortedListModel:
         self.reordering = False
         self.sequence = 0
         self.youngest_s = float("-inf")
+        queued = name in ("ewsjf", "ewsjf-paper")
+        self.queues = QueueModel(name, parameters) if queued else None
+        self.next_job: Job | None = None
 
     def work(self, entry: WaitingEntry) -> float:
         return entry.service_s if self.parameters.order_by == "service" else entry.tokens
@@ -42,7 +49,9 @@ class SortedListModel:
     def add(self, entry: WaitingEntry) -> None:
         self.sequence += 1
         self.youngest_s = max(self.youngest_s, entry.enqueued_s)
-        self.stays.append(Stay(entry, self.sequence, returned=False, age_s=self.youngest_s))
+        stay = Stay(entry, self.sequence, returned=False, age_s=self.youngest_s)
+        self.stays.append(stay)
+        self.enter(stay)
 
     def give_back(self, entry: WaitingEntry) -> None:
         self.sequence += 1
@@ -55,6 +64,7 @@ class SortedListModel:
         gone = [stay for stay in self.stays if stay.entry.request_id == request_id]
         if gone:
             self.stays.remove(gone[0])
+            self.leave(gone[0])
             if self.choice is gone[0]:
                 self.choice = None
 
@@ -65,25 +75,85 @@ class SortedListModel:
     def charge(self, stay: Stay) -> float:
         return 0.0 if stay.returned else self.work(stay.entry)
 
+    def members(self, stay: Stay) -> list[Stay]:
+        """Give all that wait and are one to an order, the first that goes before the others."""
+        entry = stay.entry
+        if not entry.group_id:
+            return [stay]
+        group = (entry.group_id, entry.priority)
+        return [
+            other
+            for other in sorted(self.stays, key=lambda other: other.sequence)
+            if not other.returned and (other.entry.group_id, other.entry.priority) == group
+        ]
+
+    def enter(self, stay: Stay, job: Job | None = None) -> None:
+        """Put a stay into ewsjf's queues, in the place of what its group was before."""
+        if self.queues is not None and not stay.returned:
+            members = [other for other in self.members(stay) if other is stay or other.job]
+            former = next(
+                (other.job for other in members if other is not stay and other.job), None
+            )
+            if former is not None:
+                self.queues.leave(former)
+            self.put(members, job)
+
+    def leave(self, stay: Stay) -> None:
+        """Take a stay out of ewsjf's queues; it is not among the waiting any more."""
+        if self.queues is not None and stay.job is not None:
+            self.queues.leave(stay.job)
+            rest = [other for other in self.stays if other.job is stay.job and other is not stay]
+            stay.job = None
+            if rest:
+                self.put(sorted(rest, key=lambda other: other.sequence), None)
+
+    def put(self, members: list[Stay], job: Job | None) -> None:
+        assert self.queues is not None
+        first, entries = members[0], [other.entry for other in members]
+        one = Job(
+            first.sequence,
+            first.entry.enqueued_s,
+            sum(entry.service_s for entry in entries),
+            sum(entry.tokens for entry in entries),
+            sum(self.order_work(entry) for entry in entries),
+            first.entry.priority,
+            None if job is None or first.entry.group_id else job.queue,
+        )
+        for other in members:
+            other.job = one
+        self.queues.enter(one)
+
+    def lane(self, entry: WaitingEntry) -> int:
+        return entry.priority if self.parameters.tier_weight == math.inf else 0
+
+    def order_work(self, entry: WaitingEntry) -> float:
+        return self.work(entry) / factor_of(entry.priority, self.parameters.tier_weight)
+
     def rank(self, stay: Stay, now_s: float) -> tuple[object, ...]:
         entry = stay.entry
         if self.name == "fcfs":
             if stay.returned:
                 return (0, entry.enqueued_s, -stay.sequence)
             return (1, stay.sequence)
+        lane = self.lane(entry)
         if stay.returned:
-            return (entry.priority, 0, entry.enqueued_s, -stay.sequence)
-        if self.name == "sjf":
-            key: float | Fraction = self.work(entry)
-        else:
-            wait = max(Fraction(now_s) - Fraction(entry.enqueued_s), Fraction(0))
-            key = -(1 + wait / Fraction(self.work(entry)))
-        return (entry.priority, 1, key, entry.enqueued_s, stay.sequence)
+            return (lane, 0, entry.enqueued_s, -stay.sequence)
+        if self.queues is not None:
+            return (lane, 1, stay.job is not self.next_job, stay.sequence)
+        members = self.members(stay)
+        work = sum(self.order_work(other.entry) for other in members)
+        enqueued_s = members[0].entry.enqueued_s
+        key: float | Fraction = work
+        if self.name == "hrrn":
+            wait = max(Fraction(now_s) - Fraction(enqueued_s), Fraction(0))
+            key = -(1 + wait / Fraction(work))
+        return (lane, 1, key, enqueued_s, members[0].sequence, stay.sequence)
 
     def rank_by_arrival(self, stay: Stay, _now_s: float) -> tuple[object, ...]:
+        lane = self.lane(stay.entry)
         if stay.returned:
-            return (stay.entry.priority, 0, stay.entry.enqueued_s, -stay.sequence)
-        return (stay.entry.priority, 1, stay.sequence)
+            return (lane, 0, stay.entry.enqueued_s, -stay.sequence)
+        return (lane, 1, stay.sequence)
 
     def keeps_slack(self, candidate: Stay) -> bool:
         charge = self.charge(candidate)
@@ -96,6 +166,8 @@ class SortedListModel:
             self.reordering = True
         elif len(self.stays) <= self.parameters.reorder_until:
             self.reordering = False
+        if self.queues is not None:
+            self.next_job = self.queues.first(now_s) if self.queues.jobs else None
         rank = self.rank_by_arrival if not self.reordering and self.name != "fcfs" else self.rank
         candidate = min(self.stays, key=lambda stay: rank(stay, now_s))
         if self.name == "fcfs":
@@ -116,6 +188,7 @@ class SortedListModel:
         charge = self.charge(chosen)
         position = self.stays.index(chosen)
         del self.stays[position]
+        self.leave(chosen)
         for index, stay in enumerate(self.stays):
             stay.served += charge
             if index < position:
@@ -125,14 +198,34 @@ class SortedListModel:
     def revise(self, entry: WaitingEntry) -> None:
         for stay in self.stays:
             if stay.entry.request_id == entry.request_id:
+                self.leave(stay)
                 stay.entry = entry
+                self.enter(stay)
 
     def update(
         self, parameters: PolicyParameters, re_estimate: Callable[[WaitingEntry], WaitingEntry]
     ) -> None:
-        if parameters.order_by != self.parameters.order_by:
+        before, self.parameters = self.parameters, parameters
+        restarted = parameters.order_by != before.order_by
+        if restarted:
             for stay in self.stays:
                 stay.served = stay.overtaken = 0.0
-        self.parameters = parameters
+        former = {id(stay): stay.job for stay in self.stays}
         for stay in self.stays:
-            stay.entry = re_estimate(stay.entry)
+            entry = re_estimate(stay.entry)
+            if entry is not stay.entry:
+                stay.entry = entry
+                former[id(stay)] = None
+        if self.queues is None:
+            return
+        self.queues.update(parameters)
+        revised = any(former[id(stay)] is not stay.job for stay in self.stays)
+        if restarted or revised or self.queues.ranks_anew(before):
+            for queue in {id(job.queue): job.queue for job in self.queues.jobs}.values():
+                assert queue is not None
+                queue.empty_since = self.queues.rounds
+            self.queues.jobs.clear()
+            for stay in self.stays:
+                stay.job = None
+            for stay in self.stays:
+                self.enter(stay, former[id(stay)])

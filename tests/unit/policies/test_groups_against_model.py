@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from sched_client.model import PolicyParameters
-from sched_client.policies import WaitingEntry, create_policy
-from tests.unit.policies.sorted_list_model import SortedListModel, Stay
+from sched_client.policies import POLICY_NAMES, WaitingEntry, create_policy
+from tests.unit.policies.sorted_list_model import SortedListModel
 from tests.unit.policies.test_policies_against_model import (
     _PARAMETERS,
     _PICK,
@@ -16,28 +16,6 @@ from tests.unit.policies.test_policies_against_model import (
 )
 
 _GROUPS = st.lists(st.sampled_from(["", "", "a", "b", "c"]), min_size=1, max_size=6)
-
-
-class GroupModel(SortedListModel):
-    """The sorted-list model with all that waits of a group as one, added up by a scan."""
-
-    def rank(self, stay: Stay, now_s: float) -> tuple[object, ...]:
-        entry = stay.entry
-        if stay.returned or not entry.group_id or self.name == "fcfs":
-            return super().rank(stay, now_s)
-        members = [
-            other
-            for other in self.stays
-            if not other.returned
-            and (other.entry.group_id, other.entry.priority) == (entry.group_id, entry.priority)
-        ]
-        first = min(members, key=lambda other: other.sequence)
-        unit = first.entry._replace(
-            service_s=sum(other.entry.service_s for other in members),
-            tokens=sum(other.entry.tokens for other in members),
-        )
-        as_one = Stay(unit, first.sequence, returned=False, age_s=first.age_s)
-        return (*super().rank(as_one, now_s), stay.sequence)
 
 
 class GroupMachine(PolicyMachine):
@@ -51,7 +29,7 @@ class GroupMachine(PolicyMachine):
     def create(self, parameters: PolicyParameters, groups: list[str]) -> None:
         self.groups = groups
         self.policy = create_policy(self.name, parameters)
-        self.model = GroupModel(self.name, parameters)
+        self.model = SortedListModel(self.name, parameters)
 
     def _add(self, service_s: float, tokens: float, priority: int) -> None:
         self.number += 1
@@ -87,7 +65,7 @@ class GroupMachine(PolicyMachine):
             self.popped.append(shown)
 
 
-@pytest.mark.parametrize("name", ["fcfs", "sjf", "hrrn"])
+@pytest.mark.parametrize("name", POLICY_NAMES)
 def test_a_policy_with_groups_agrees_with_the_sorted_list_model(name: str) -> None:
     machine = type(f"{name}GroupMachine", (GroupMachine,), {"name": name})
     run_state_machine_as_test(

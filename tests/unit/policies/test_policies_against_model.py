@@ -1,5 +1,8 @@
 """Every policy against a sorted-list model, step by step, under whatever may happen to it."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -12,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sched_client.model import PolicyParameters
+from sched_client.model import Partition, PolicyParameters
 from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_policy
 from sched_client.policies.guarded import GuardedPolicy
 from tests.unit.policies.sorted_list_model import SortedListModel
@@ -21,6 +24,22 @@ from tests.unit.policies.sorted_list_model import SortedListModel
 # and the policy must agree at equality, too. Few values, so that ties happen.
 _WORKS = st.sampled_from([0.125, 0.5, 1.0, 1.0, 1.5, 3.0, 8.0, 40.0])
 _STEPS = st.sampled_from([0.0, 0.125, 0.5, 1.0, 7.0, -3.0, 64.0, -50.0])
+# Known and new names, with and without limits (a bubble opens beyond them), means and shares.
+_PARTITIONS = st.sampled_from(
+    [
+        Partition(),
+        Partition(boundaries_s=(2.0,), queue_ids=("q0", "q1"), means_s=(1.0, 8.0)),
+        Partition(boundaries_s=(0.75, 4.0), queue_ids=("q5", "q0", "q6")),
+        Partition(
+            boundaries_s=(2.0, 16.0),
+            queue_ids=("q0", "q2", "q3"),
+            lowers_s=(0.5, 2.5, 20.0),
+            uppers_s=(1.0, 4.0, 25.0),
+            means_s=(0.5, 4.0, 32.0),
+        ),
+        Partition(queue_ids=("n1",), means_s=(4.0,)),
+    ]
+)
 _PARAMETERS = st.builds(
     PolicyParameters,
     order_by=st.sampled_from(["service", "tokens"]),
@@ -29,6 +48,14 @@ _PARAMETERS = st.builds(
     guard_s=st.sampled_from([None, None, None, 4.0, 60.0]),
     reorder_above=st.sampled_from([0, 0, 2, 5, 64]),
     reorder_until=st.sampled_from([0, 1, 2, 64]),
+    within=st.sampled_from(["fcfs", "score"]),
+    between=st.sampled_from(["score", "score", "ratio", "shortest"]),
+    w_urgency=st.sampled_from([0.0, 1.0, 1.0, 4.0]),
+    w_fairness=st.sampled_from([0.0, 0.0, 8.0]),
+    aging_rate=st.sampled_from([0.0, 0.0, 0.125, 2.0]),
+    aging_power=st.sampled_from([0.0, 1.0]),
+    tier_weight=st.sampled_from([float("inf"), float("inf"), 1.0, 4.0]),
+    partition=_PARTITIONS,
 )
 _PICK = st.integers(0, 10**6)
 
@@ -55,7 +82,7 @@ class PolicyMachine(RuleBasedStateMachine):
         self.policy.add(entry)
         self.model.add(entry)
 
-    @rule(service_s=_WORKS, tokens=_WORKS, priority=st.sampled_from([0, 0, 0, -1, 5]))
+    @rule(service_s=_WORKS, tokens=_WORKS, priority=st.sampled_from([0, 0, 0, -1, 1, 7]))
     def add(self, service_s: float, tokens: float, priority: int) -> None:
         self._add(service_s, tokens, priority)
 
@@ -74,6 +101,23 @@ class PolicyMachine(RuleBasedStateMachine):
             expected = self.model.pop(self.now_s)
             assert self.policy.pop(self.now_s) == expected
             self.popped.append(expected)
+
+    @rule(powers=st.lists(st.integers(-9, 9), min_size=1, max_size=16))
+    def add_strangers(self, powers: list[int]) -> None:
+        # As many as open more bubbles than there may be.
+        for power in powers:
+            self._add(4.0**power, 2.0, 0)
+
+    @rule(count=st.sampled_from([2, 11]), step=st.sampled_from([0.0, 1.0]))
+    def let_partitions_come_and_go(self, count: int, step: float) -> None:
+        # Faster than the queues of the former ones drain.
+        parameters = self.model.parameters
+        for number in range(count):
+            partition = Partition(queue_ids=(f"n{number}",), means_s=(2.0,))
+            parameters = replace(parameters, partition=partition)
+            self.now_s += step
+            self._add(1.5, 8.0, 0)
+            self._change(parameters, lambda entry: entry)
 
     @rule(step=_STEPS)
     def let_time_pass(self, step: float) -> None:
@@ -138,6 +182,11 @@ class PolicyMachine(RuleBasedStateMachine):
             service_s = min(max(entry.service_s * factor, 0.125), 64.0)
             return entry._replace(service_s=service_s)
 
+        self._change(parameters, re_estimate)
+
+    def _change(
+        self, parameters: PolicyParameters, re_estimate: Callable[[WaitingEntry], WaitingEntry]
+    ) -> None:
         shown = self.model.choice.entry if self.model.choice else None
         self.policy.update(parameters, re_estimate)
         self.model.update(parameters, re_estimate)

@@ -1,0 +1,215 @@
+"""ewsjf's queues written as naively as docs/policies.md: every figure is counted anew."""
+
+import math
+from dataclasses import dataclass, field
+
+from sched_client.model import Partition, PolicyParameters
+
+
+@dataclass(eq=False)
+class QueueState:
+    name: str
+    low_s: float
+    high_s: float
+    size_s: float
+    position: int = 1
+    rate: float = 0.0
+    closed: bool = False
+    empty_since: int = 0
+
+    def holds(self, service_s: float) -> bool:
+        return self.low_s <= service_s <= self.high_s
+
+
+@dataclass(eq=False)
+class Job:
+    """What an order sees as one: a request, or what waits of a group."""
+
+    sequence: int
+    enqueued_s: float
+    service_s: float
+    tokens: float
+    work: float
+    priority: int
+    queue: QueueState | None = None
+    # By what it is ranked in its queue, fixed when the queue's first came in.
+    rank_by: tuple[float, float] | None = None
+
+
+def factor_of(priority: int, weight: float) -> float:
+    return 1.0 if weight == math.inf else weight ** -max(-4, min(4, priority))
+
+
+@dataclass
+class QueueModel:
+    name: str
+    parameters: PolicyParameters
+    live: list[QueueState] = field(default_factory=list)
+    bubbles: list[QueueState] = field(default_factory=list)
+    draining: list[QueueState] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    rounds: int = 0
+    opened: int = 0
+
+    def __post_init__(self) -> None:
+        self.install()
+
+    # -- who belongs where
+
+    def enter(self, job: Job) -> None:
+        if job.queue is None or job.queue.closed:
+            job.queue = self.route(job.service_s)
+        line = [other for other in self.jobs if self.cell(other) == self.cell(job)]
+        if self.name == "ewsjf-paper" or self.parameters.within == "fcfs":
+            fresh = None
+        else:
+            fresh = (self.parameters.w_urgency, job.queue.rate)
+        job.rank_by = line[0].rank_by if line else fresh
+        self.jobs.append(job)
+
+    def leave(self, job: Job) -> None:
+        self.jobs.remove(job)
+        self.rounds += 1
+        queue = job.queue
+        assert queue is not None
+        if not self.waiting(queue):
+            queue.empty_since = self.rounds
+        idle = [
+            bubble
+            for bubble in self.bubbles
+            if not self.waiting(bubble) and self.rounds - bubble.empty_since >= 20
+        ]
+        for bubble in idle:
+            self.bubbles.remove(bubble)
+        if idle:
+            self.renew()
+
+    def route(self, service_s: float) -> QueueState:
+        name = self.parameters.partition.queue_of(service_s)
+        named = next(queue for queue in self.live if queue.name == name)
+        if any(queue.holds(service_s) for queue in self.live):
+            return named
+        for bubble in self.bubbles:
+            if bubble.holds(service_s):
+                return bubble
+        if len(self.bubbles) == 8:
+            return named
+        others = [*self.live, *self.bubbles]
+        below = [queue.high_s for queue in others if queue.high_s < service_s]
+        above = [queue.low_s for queue in others if queue.high_s >= service_s]
+        low_s, high_s = max([*below, service_s / 2.0]), min([*above, service_s * 2.0])
+        self.opened += 1
+        bubble = QueueState(f"bubble {self.opened}", low_s, high_s, service_s)
+        self.bubbles.append(bubble)
+        self.renew()
+        return bubble
+
+    def waiting(self, queue: QueueState) -> list[Job]:
+        return [job for job in self.jobs if job.queue is queue]
+
+    def cell(self, job: Job) -> tuple[object, object]:
+        """Give what those share that wait in one line: queue and tier."""
+        weight = self.parameters.tier_weight
+        tier = job.priority if weight == math.inf else factor_of(job.priority, weight)
+        return (id(job.queue), tier)
+
+    # -- who goes next
+
+    def first(self, now_s: float) -> Job:
+        heads: dict[object, Job] = {}
+        for job in sorted(self.jobs, key=self.rank):
+            heads.setdefault(self.cell(job), job)
+
+        def best(job: Job) -> tuple[float, float, int]:
+            strict = self.parameters.tier_weight == math.inf
+            return (job.priority if strict else 0, -self.score(job, now_s), job.sequence)
+
+        return min(heads.values(), key=best)
+
+    def rank(self, job: Job) -> tuple[float, int]:
+        if job.rank_by is None:
+            return (0.0, job.sequence)
+        urgency, rate = job.rank_by
+        return (rate * job.enqueued_s - urgency / job.tokens, job.sequence)
+
+    def score(self, job: Job, now_s: float) -> float:
+        queue, parameters = job.queue, self.parameters
+        assert queue is not None
+        factor = factor_of(job.priority, parameters.tier_weight)
+        wait = now_s - job.enqueued_s
+        if self.name == "ewsjf-paper":
+            size = job.tokens + 1.0  # both slopes of the weights are 0
+            worth = 1.0 + 1.0 * (wait / job.service_s) + 0.5 * math.log(size)
+            return factor * (queue.position / size) * worth
+        if parameters.between == "ratio":
+            return wait / job.work
+        if parameters.between == "shortest":
+            return factor / queue.size_s
+        score = factor * (parameters.w_urgency / job.tokens) + factor * queue.rate * wait
+        if not parameters.w_fairness:
+            return score
+        density = len(self.waiting(queue)) * 1024 / sum(other.tokens * 1024 for other in self.jobs)
+        return score + factor * parameters.w_fairness * density
+
+    # -- what changes
+
+    def update(self, parameters: PolicyParameters) -> None:
+        before, self.parameters = self.parameters, parameters
+        self.draining = [queue for queue in self.draining if self.waiting(queue)]
+        if parameters.partition != before.partition:
+            self.install()
+        else:
+            self.renew()
+        for queue in self.draining:
+            queue.closed = len(self.draining) > 8
+
+    def install(self) -> None:
+        partition = self.parameters.partition
+        former = [*self.live, *self.bubbles, *self.draining]
+        known = {queue.name: queue for queue in (*self.live, *self.draining)}
+        self.live = []
+        for index, name in enumerate(partition.queue_ids):
+            queue = known.get(name) or QueueState(name, 0.0, 0.0, 0.0)
+            queue.low_s, queue.high_s = -math.inf, math.inf
+            if partition.lowers_s:
+                queue.low_s = 0.90 * partition.lowers_s[index]
+                queue.high_s = 1.10 * partition.uppers_s[index]
+            queue.size_s = size_of(partition, index)
+            queue.closed = False
+            self.live.append(queue)
+        self.bubbles = []
+        self.draining = [queue for queue in former if queue not in self.live]
+        self.draining = [queue for queue in self.draining if self.waiting(queue)]
+        self.renew()
+
+    def renew(self) -> None:
+        parameters = self.parameters
+        ordered = sorted([*self.live, *self.bubbles], key=lambda queue: queue.size_s)
+        for index, queue in enumerate(ordered):
+            queue.position = index + 1
+        for queue in (*ordered, *self.draining):
+            queue.rate = parameters.aging_rate * queue.size_s**-parameters.aging_power
+
+    def ranks_anew(self, before: PolicyParameters) -> bool:
+        """Tell whether who waits has to be put in anew."""
+        after = self.parameters
+        if before.tier_weight != after.tier_weight or any(queue.closed for queue in self.draining):
+            return True
+        if self.name == "ewsjf-paper" or before.within == after.within == "fcfs":
+            return False
+        names = ("within", "w_urgency", "aging_rate", "aging_power")
+        if before.within == after.within and not before.aging_rate and not after.aging_rate:
+            return (before.w_urgency == 0.0) != (after.w_urgency == 0.0)
+        return any(getattr(before, name) != getattr(after, name) for name in names)
+
+
+def size_of(partition: Partition, index: int) -> float:
+    bounds = partition.boundaries_s
+    if not bounds:
+        return partition.means_s[0] if partition.means_s else 1.0
+    low = bounds[index - 1] if index else 0.0
+    high = bounds[index] if index < len(bounds) else 2.0 * bounds[-1]
+    if not partition.means_s:
+        return (low + high) / 2.0
+    mean = partition.means_s[index]
+    return max(low, mean if index == len(bounds) else min(mean, high))
