@@ -36,9 +36,9 @@ _STEP: Final = float(np.log(_FACTORS[1] / _FACTORS[0]))
 # is not taken for a change.
 _SAME_DEVIATION: Final = 0.05
 # Weight of "it changed here" for each place, before any evidence. Where nothing changes it leaves
-# the factor within 1.9 % of 1 (root mean square of 16 runs), and beyond 10 % at 0.8 % of the
-# completions; 1/1000 does so at 0.6 % and finds a change one completion later, 1/300 at 1.0 %.
-_LOG_HAZARD: Final = math.log(1.0 / 500.0)
+# the factor beyond 10 % of 1 at 0.6, 0.8 and 1.0 % of the completions for 1/1000, 1/500 and 1/300.
+# 1/500 and 1/250 cross into ±10 % after 6 and 5 (median of 60 changes of ×1.5 and more).
+_LOG_HAZARD: Final = math.log(1.0 / 250.0)
 # No completion says more than so many nats, and no running request: a repetition loop says
 # nothing by being longer still.
 _MAX_NATS: Final = 6.0

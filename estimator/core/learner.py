@@ -116,7 +116,7 @@ class AffineRegressor(base.Regressor):  # type: ignore[misc]
         forgetting: float = 0.998,
         shrinkage: float = 1.0,
         level_shrinkage: float = 1.0,
-        change_hazard: float = 1.0 / 50.0,
+        change_hazard: float = 1.0 / 30.0,
         clip_deviations: float = 2.5,
         gross_deviations: float = 6.0,
     ) -> None:
