@@ -1,103 +1,289 @@
-"""What an operation of each policy costs: add, peek and pop at a standing number waiting.
+"""What an operation of each policy costs at a standing number waiting, the guard on.
 
-Run as ``python -m benchmarks.policies``. The CPU time of the thread is taken, in rounds that
-alternate with the baseline, a bare ``heapq`` on (work, number), so that both see the same machine.
+Run as ``python -m benchmarks.policies [WAITING…]``; all of it takes about three minutes. Two
+things are called an operation, and both are told:
+
+- a *turn*: ``add``, ``peek`` and ``pop``, all that one request costs from its arrival to its
+  admission, timed in blocks of 400 turns;
+- a *call* of one of them, or of ``remove`` of one that waits anywhere, each timed by itself (what
+  reading the clock takes is subtracted).
+
+CPU time of the thread, in blocks that alternate with the baseline, a bare ``heapq`` on (work,
+number), so that both see the same machine. The worst call is the least of three runs of the same
+calls, with Python's garbage collector off: what the machine does does not come back in all three.
 """
 
+import argparse
+import gc
 import heapq
 import json
 import random
 import statistics
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
-from sched_client.model import PolicyParameters
-from sched_client.policies import POLICY_NAMES, WaitingEntry, create_policy
+from benchmarks.baselines.orders import ScannedRatio, SortedRatio
+from estimator.demo.environment import default_python
+from sched_client.model import Partition, PolicyParameters
+from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_policy
+from sched_client.policies.orders import Order
+from sched_client.policies.waiting import Waiting
 
-WAITING = (100, 1_000, 10_000)
-ROUNDS = 31
-OPERATIONS = 400
-# Steady overload: one leaves for each that arrives, at this many per second, and works are
+WAITING: Final = (100, 1_000, 10_000, 100_000)
+# Steady overload: one leaves for each that arrives, at this many a second, and works are
 # log-normal around 0.3 s as LibriSpeech's durations are, so that no two are equal.
-RATE_PER_S = 10.0
-SEED = 7
+RATE_PER_S: Final = 10.0
+SEED: Final = 7
+_BLOCKS: Final = 21
+_TURNS: Final = 400
+_SINGLE: Final = 2_000
+_WORST_OF: Final = 3
+_WORST_TURNS: Final = 20_000
+# A look at all, or a sort of all, takes too long for more turns of as many.
+_SLOW_LIMIT: Final = 10_000
+# Eight queues at the eighths of the works above.
+_EIGHTHS: Final = (0.1194, 0.1749, 0.2325, 0.3, 0.3871, 0.5145, 0.7537)
+# b₀ = 20 mean requests: at these loads the guard binds.
+PARAMETERS: Final = PolicyParameters(
+    phi=0.3,
+    burst_work=6.0,
+    partition=Partition(
+        boundaries_s=_EIGHTHS,
+        queue_ids=tuple(f"q{number}" for number in range(8)),
+        means_s=(0.08, 0.15, 0.2, 0.27, 0.34, 0.45, 0.62, 1.2),
+        shares=(0.125,) * 8,
+    ),
+)
+
+Turn = Callable[[WaitingEntry], None]
 
 
-def _works(count: int, rng: random.Random) -> list[float]:
+def works(count: int, rng: random.Random) -> list[float]:
+    """Draw works in seconds."""
     return [0.3 * rng.lognormvariate(0.0, 0.8) for _ in range(count)]
 
 
-def _entry(number: int, work: float) -> WaitingEntry:
-    return WaitingEntry(f"r{number}", number / RATE_PER_S, work, 80.0 * work)
+def _entries(rng: random.Random) -> Iterator[WaitingEntry]:
+    number = 0
+    while True:
+        work = works(1, rng)[0]
+        yield WaitingEntry(f"r{number}", number / RATE_PER_S, work, 80.0 * work)
+        number += 1
 
 
-def _policy_round(name: str, waiting: int) -> Callable[[], float]:
-    rng = random.Random(SEED)
-    # b₀ = 20 mean requests, the default of Settings: at these loads the guard binds.
-    policy = create_policy(name, PolicyParameters(phi=0.3, burst_work=6.0))
-    for number, work in enumerate(_works(waiting, rng)):
-        policy.add(_entry(number, work))
-    state = {"number": waiting}
+class Contestant:
+    """Something that requests wait in, and the requests that come to it.
 
-    def run(operations: int = OPERATIONS) -> float:
-        first = state["number"]
-        entries = [_entry(first + i, work) for i, work in enumerate(_works(operations, rng))]
-        state["number"] += operations
-        add, peek, pop = policy.add, policy.peek, policy.pop
+    Parameters
+    ----------
+    turn : callable
+        Takes in an entry and lets one go.
+    add : callable
+        Takes in an entry.
+    waiting : int
+        How many wait all the time.
+    settle : int
+        Turns before anything is measured: what waits then is what the order leaves.
+    """
+
+    def __init__(self, turn: Turn, add: Turn, waiting: int, settle: int) -> None:
+        self._turn = turn
+        self.source = _entries(random.Random(SEED))
+        for _ in range(waiting):
+            add(next(self.source))
+        for _ in range(settle):
+            turn(next(self.source))
+
+    def block(self, turns: int = _TURNS) -> float:
+        """Give the µs of a turn over a block."""
+        entries = [next(self.source) for _ in range(turns)]
+        turn = self._turn
         begin = time.thread_time_ns()
         for entry in entries:
-            add(entry)
-            now_s = entry.enqueued_s
-            peek(now_s)
-            pop(now_s)
-        return (time.thread_time_ns() - begin) / operations / 1e3
-
-    # Until as many left as waited: what waits then is what the order leaves, not the first fill.
-    run(2 * waiting)
-    return run
+            turn(entry)
+        return (time.thread_time_ns() - begin) / turns / 1e3
 
 
-def _heap_round(waiting: int) -> Callable[[], float]:
+def _of_policy(policy: Policy, waiting: int) -> Contestant:
+    add, peek, pop = policy.add, policy.peek, policy.pop
+
+    def turn(entry: WaitingEntry) -> None:
+        add(entry)
+        peek(entry.enqueued_s)
+        pop(entry.enqueued_s)
+
+    return Contestant(turn, add, waiting, 2 * waiting)
+
+
+def _of_order(order: Order, waiting: int) -> Contestant:
+    sequence = iter(range(1 << 60))
+
+    def add(entry: WaitingEntry) -> None:
+        order.push(Waiting(entry, entry.service_s, next(sequence), returned=False))
+
+    def turn(entry: WaitingEntry) -> None:
+        add(entry)
+        order.discard(order.first(entry.enqueued_s))
+
+    return Contestant(turn, add, waiting, 0)
+
+
+def _of_heap(waiting: int) -> Contestant:
+    heap: list[tuple[float, str]] = []
+
+    def add(entry: WaitingEntry) -> None:
+        heapq.heappush(heap, (entry.service_s, entry.request_id))
+
+    def turn(entry: WaitingEntry) -> None:
+        heapq.heappush(heap, (entry.service_s, entry.request_id))
+        heapq.heappop(heap)
+
+    return Contestant(turn, add, waiting, 0)
+
+
+def _timed(act: Callable[[], object]) -> float:
+    begin = time.thread_time_ns()
+    act()
+    return (time.thread_time_ns() - begin) / 1e3
+
+
+def _single_calls(policy: Policy, source: Iterator[WaitingEntry]) -> dict[str, float]:
+    """Give the median µs of each call."""
+    times: dict[str, list[float]] = {"add": [], "peek": [], "pop": [], "remove": []}
     rng = random.Random(SEED)
-    heap = [(work, number) for number, work in enumerate(_works(waiting, rng))]
-    heapq.heapify(heap)
-    state = {"number": waiting}
+    victims = [entry.request_id for entry in policy]
+    rng.shuffle(victims)
+    present = set(victims)
+    while len(times["add"]) < _SINGLE:
+        entry = next(source)
+        now_s = entry.enqueued_s
+        times["add"].append(_timed(lambda: policy.add(entry)))  # noqa: B023 -- called at once
+        times["peek"].append(_timed(lambda: policy.peek(now_s)))  # noqa: B023 -- as above
+        popped: list[WaitingEntry] = []
+        times["pop"].append(_timed(lambda: popped.append(policy.pop(now_s))))  # noqa: B023 -- so
+        present.discard(popped[0].request_id)
+        victim = victims.pop() if victims else ""
+        if victim in present and len(times["remove"]) < _SINGLE // 4:
+            times["remove"].append(_timed(lambda: policy.remove(victim)))  # noqa: B023 -- as above
+            present.discard(victim)
+            policy.add(next(source))
+    nothing = statistics.median(_timed(lambda: None) for _ in range(_SINGLE))
+    return {name: statistics.median(values) - nothing for name, values in times.items()}
 
-    def run() -> float:
-        first = state["number"]
-        pairs = [(work, first + i) for i, work in enumerate(_works(OPERATIONS, rng))]
-        state["number"] += OPERATIONS
-        begin = time.thread_time_ns()
-        for pair in pairs:
-            heapq.heappush(heap, pair)
-            heapq.heappop(heap)
-        return (time.thread_time_ns() - begin) / OPERATIONS / 1e3
 
-    return run
+def _worst_calls(name: str, waiting: int) -> dict[str, float]:
+    """Give the µs of the worst call while a queue fills, and then stands."""
+    runs: list[list[list[float]]] = []
+    for _ in range(_WORST_OF):
+        gc.collect()
+        gc.disable()
+        policy = create_policy(name, PARAMETERS)
+        source = _entries(random.Random(SEED))
+        adds = [_timed(lambda: policy.add(next(source))) for _ in range(waiting)]  # noqa: B023 -- so
+        peeks, pops = [], []
+        for _ in range(_WORST_TURNS):
+            entry = next(source)
+            now_s = entry.enqueued_s
+            adds.append(_timed(lambda: policy.add(entry)))  # noqa: B023 -- called at once
+            peeks.append(_timed(lambda: policy.peek(now_s)))  # noqa: B023 -- as above
+            pops.append(_timed(lambda: policy.pop(now_s)))  # noqa: B023 -- as above
+        runs.append([adds, peeks, pops])
+        gc.enable()
+    return {
+        call: max(map(min, *(run[index] for run in runs)))
+        for index, call in enumerate(("add", "peek", "pop"))
+    }
 
 
-def measure() -> dict[str, float]:
+def _vllm_queue(waiting: tuple[int, ...]) -> dict[str, Any]:  # Any: JSON of figures, or a reason
+    python = default_python()
+    if not python.exists():
+        return {"not_run": f"{python} is absent; `make venv-vllm` builds it"}
+    command = [str(python), "-m", "benchmarks.baselines.vllm_queue", *map(str, waiting)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"not_run": f"{' '.join(command)} exited {done.returncode}: {done.stderr[-300:]}"}
+    figures: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    return figures
+
+
+def _contest(waiting: int) -> tuple[dict[str, list[float]], dict[str, dict[str, float]]]:
+    """Time blocks of turns that alternate, and single calls after them."""
+    policies = {name: create_policy(name, PARAMETERS) for name in POLICY_NAMES}
+    contestants = {name: _of_policy(policy, waiting) for name, policy in policies.items()}
+    contestants["heapq"] = _of_heap(waiting)
+    blocks: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(_BLOCKS):
+        for name, contestant in contestants.items():
+            blocks[name].append(contestant.block())
+    if waiting <= _SLOW_LIMIT:
+        for name, order in (("hrrn by a scan", ScannedRatio()), ("by a sort", SortedRatio())):
+            slow = _of_order(order, waiting)
+            blocks[name] = [slow.block(max(2, 4_000 // waiting)) for _ in range(5)]
+    calls = {
+        name: _single_calls(policy, contestants[name].source) for name, policy in policies.items()
+    }
+    return blocks, calls
+
+
+def measure(numbers: tuple[int, ...] = WAITING) -> dict[str, Any]:  # Any: JSON
     """Measure every policy with its guard on.
 
     Returns
     -------
-    dict of str to float
-        Median µs of one add + peek + pop, by ``"<policy>@<waiting>"``, and ``heapq`` likewise;
-        ``"<policy>@<waiting>/p90"`` is the ninth decile of the rounds.
+    dict
+        µs by policy and number waiting: ``turn``, ``slowest_call`` (the median of the slowest of
+        the four calls), ``worst_call``; and the tables that RESULTS.md shows.
     """
-    results: dict[str, float] = {}
-    for waiting in WAITING:
-        rounds = {name: _policy_round(name, waiting) for name in POLICY_NAMES}
-        rounds["heapq"] = _heap_round(waiting)
-        times: dict[str, list[float]] = {name: [] for name in rounds}
-        for _ in range(ROUNDS):
-            for name, run in rounds.items():
-                times[name].append(run())
-        for name, values in times.items():
-            results[f"{name}@{waiting}"] = statistics.median(values)
-            results[f"{name}@{waiting}/p90"] = statistics.quantiles(values, n=10)[-1]
-    return results
+    turns: dict[str, dict[int, float]] = {}
+    least: dict[str, dict[int, float]] = {}
+    ratios: dict[str, dict[int, float]] = {}
+    slowest: dict[str, dict[int, float]] = {}
+    calls: dict[str, dict[str, float]] = {}
+    worst: dict[str, dict[str, float]] = {}
+    for waiting in numbers:
+        blocks, single = _contest(waiting)
+        base = statistics.median(blocks["heapq"])
+        for name, values in blocks.items():
+            turns.setdefault(name, {})[waiting] = statistics.median(values)
+            least.setdefault(name, {})[waiting] = min(values)
+            ratios.setdefault(name, {})[waiting] = statistics.median(values) / base
+        for name, by_call in single.items():
+            slowest.setdefault(name, {})[waiting] = max(by_call.values())
+            for call, value in by_call.items():
+                calls.setdefault(f"{name} {call}", {})[str(waiting)] = value
+        if waiting >= _SLOW_LIMIT:
+            for name in POLICY_NAMES:
+                for call, value in _worst_calls(name, waiting).items():
+                    worst.setdefault(f"{name} {call}", {})[str(waiting)] = value
+    vllm = _vllm_queue(numbers)
+    if "not_run" not in vllm:
+        turns["vLLM's PriorityRequestQueue"] = {n: vllm[str(n)]["operation"] for n in numbers}
+        calls["vLLM's PriorityRequestQueue remove"] = {
+            str(n): vllm[str(n)]["remove"] for n in numbers
+        }
+    return {
+        "turn": turns,
+        "slowest_call": slowest,
+        "worst_call": worst,
+        **({"vllm_queue": vllm["not_run"]} if "not_run" in vllm else {}),
+        "tables": {
+            "add + peek + pop, median µs, by number waiting": _by_text(turns),
+            "the same, least of the blocks": _by_text(least),
+            "the same, median over heapq's": _by_text(ratios),
+            "one call, median µs, by number waiting": calls,
+            "the worst call, µs, by number waiting": worst,
+        },
+    }
+
+
+def _by_text(rows: dict[str, dict[int, float]]) -> dict[str, dict[str, float]]:
+    return {name: {str(n): value for n, value in row.items()} for name, row in rows.items()}
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: round(value, 2) for name, value in measure().items()}, indent=1))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("waiting", nargs="*", type=int, default=list(WAITING))
+    print(json.dumps(measure(tuple(parser.parse_args().waiting)), indent=1))

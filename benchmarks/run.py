@@ -160,8 +160,16 @@ _TWIN: Final = (
      "groups/worst_mean_percent", "<=", 0.0),
 )  # fmt: skip
 
+# The same of ``benchmarks.policies``: a call, and an arrival with all that follows until its pop.
+_POLICIES: Final = tuple(
+    (f"{what}, {policy}, {waiting} waiting, median µs", f"{path}/{policy}/{waiting}", "<=", limit)
+    for what, path in (("the dearest call", "slowest_call"), ("add, peek and pop", "turn"))
+    for waiting, limit in ((100, 8), (10_000, 15), (100_000, 25))
+    for policy in ("fcfs", "sjf", "hrrn", "ewsjf", "ewsjf-paper")
+)
+
 BENCHMARKS: Final = (
-    Benchmark("policies"),
+    Benchmark("policies", promises=tuple(Promise(*one) for one in _POLICIES)),
     Benchmark("core"),
     Benchmark("learning", promises=tuple(Promise(*one) for one in _LEARNING)),
     Benchmark("drift", promises=tuple(Promise(*one) for one in _DRIFT)),
