@@ -102,9 +102,9 @@ class Run:
     curves: Curves | None = None
 
 
-def uses_queues(policy: str) -> bool:
-    """Say whether a policy orders by queues; others need not wait until they are found."""
-    return policy.startswith("ewsjf")
+def uses_queues(policy: str, settings: Settings) -> bool:
+    """Say whether a policy orders by fitted queues; others need not wait until they are found."""
+    return policy == "ewsjf-paper" or (policy == "ewsjf" and settings.between != "halves")
 
 
 def estimates_of(setup: Setup, point: Point, seed: int, *, queues: bool = False) -> Estimating:
@@ -212,7 +212,7 @@ def run_once(
     estimates: Estimating = (
         TrueEstimates(setup.profile)
         if policy == BASELINE
-        else estimates_of(setup, point, seed, queues=uses_queues(policy))
+        else estimates_of(setup, point, seed, queues=uses_queues(policy, setup.settings))
     )
 
     def on_outcome(outcome: Outcome) -> None:

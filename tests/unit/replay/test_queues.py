@@ -15,7 +15,7 @@ from estimator.replay.queues import ArrivedWork, fit_due
 from estimator.replay.request import Request
 from estimator.replay.runs import uses_queues
 from estimator.replay.simulation import simulate
-from sched_client.model import SINGLE_QUEUE
+from sched_client.model import SINGLE_QUEUE, Settings
 from sched_client.policies import POLICY_NAMES, create_policy
 
 PROFILE = EngineProfile(name="test", slots=4, step_s=0.01)
@@ -127,7 +127,9 @@ def test_all_that_is_due_is_fitted_and_then_nothing_is() -> None:
     assert pipeline.due_fit() is None
 
 
-@pytest.mark.parametrize("policy", [name for name in POLICY_NAMES if uses_queues(name)])
+@pytest.mark.parametrize(
+    "policy", [name for name in POLICY_NAMES if uses_queues(name, Settings(between="score"))]
+)
 def test_policies_with_queues_run_to_the_end_over_a_change_of_queues(policy: str) -> None:
     ended: list[Outcome] = []
     estimates = TrueEstimates(PROFILE, queues=True)
@@ -137,6 +139,7 @@ def test_policies_with_queues_run_to_the_end_over_a_change_of_queues(policy: str
     assert len(estimates.parameters.partition.queue_ids) == 2
 
 
-def test_policies_without_queues_need_not_wait_for_them() -> None:
-    assert not any(map(uses_queues, ("fcfs", "sjf", "hrrn")))
-    assert uses_queues("ewsjf")
+def test_orders_without_fitted_queues_need_not_wait_for_them() -> None:
+    score, halves = Settings(between="score"), Settings(between="halves")
+    assert [name for name in POLICY_NAMES if uses_queues(name, score)] == ["ewsjf", "ewsjf-paper"]
+    assert [name for name in POLICY_NAMES if uses_queues(name, halves)] == ["ewsjf-paper"]
