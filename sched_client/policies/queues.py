@@ -51,7 +51,7 @@ class Queue:
     gone : bool
         Whether it takes no more requests.
     emptied : bool
-        Whether those that wait in it are to be put into another.
+        Whether those that wait, or waited, in it are put into another next time.
     idle_since : int
         The round in which it was last left empty.
     """
@@ -174,6 +174,7 @@ class QueueBook:
     def update(self, parameters: PolicyParameters) -> bool:
         """Apply new parameters, O(queues); tell whether all that wait must be put anew."""
         before, self.parameters = self.parameters, parameters
+        self._let_go(self._draining)
         self._draining = self.draining
         self.by_arrival = self._only_heads or parameters.within == "fcfs"
         if parameters.partition == before.partition:
@@ -230,7 +231,7 @@ class QueueBook:
         latest = self._rounds - IDLE_ROUNDS
         for bubble in self._bubbles:
             if not bubble.count and bubble.idle_since <= latest:
-                bubble.gone = True
+                bubble.gone = bubble.emptied = True
                 self._bubbles.remove(bubble)  # at most one a round was left empty so long ago
                 self._renew()
                 return
@@ -253,10 +254,19 @@ class QueueBook:
             queue.gone = queue.emptied = False
             self._queues.append(queue)
         live = set(self._queues)
-        self._draining = [queue for queue in before if queue.count and queue not in live]
-        for queue in before:
-            queue.gone = queue not in live
+        gone = [queue for queue in before if queue not in live]
+        for queue in gone:
+            queue.gone = True
+        self._let_go(gone)
+        self._draining = [queue for queue in gone if queue.count]
         self._renew()
+
+    @staticmethod
+    def _let_go(queues: list[Queue]) -> None:
+        """Let nobody come back to those that are empty: they are about to be forgotten."""
+        for queue in queues:
+            if not queue.count:
+                queue.emptied = True
 
     def _renew(self) -> None:
         """Compute again what depends on the weights and on who is there."""

@@ -32,6 +32,7 @@ class Job:
     work: float
     priority: int
     queue: QueueState | None = None
+    is_long: bool = False
     # By what it is ranked in its queue, fixed when the queue's first came in.
     rank_by: tuple[float, float] | None = None
 
@@ -50,13 +51,34 @@ class QueueModel:
     jobs: list[Job] = field(default_factory=list)
     rounds: int = 0
     opened: int = 0
+    # In halves: who waits, the work of all that came, and the youngest of them.
+    halved: list[Job] = field(default_factory=list)
+    works: list[float] = field(default_factory=list)
+    latest: int = -1
 
     def __post_init__(self) -> None:
         self.install()
 
     # -- who belongs where
 
+    @property
+    def in_halves(self) -> bool:
+        return self.name == "ewsjf" and self.parameters.between == "halves"
+
+    def halve(self, job: Job) -> None:
+        if job.sequence > self.latest:
+            self.latest = job.sequence
+            self.works.append(job.work)
+        recent = self.works[-256:]
+        below = sum(other < job.work for other in recent)
+        alike = sum(other == job.work for other in recent)
+        job.is_long = below + alike / 2 > self.parameters.short_share * len(recent)
+        self.halved.append(job)
+
     def enter(self, job: Job) -> None:
+        if self.in_halves:
+            self.halve(job)
+            return
         if job.queue is None or job.queue.closed:
             job.queue = self.route(job.service_s)
         line = [other for other in self.jobs if self.cell(other) == self.cell(job)]
@@ -68,6 +90,9 @@ class QueueModel:
         self.jobs.append(job)
 
     def leave(self, job: Job) -> None:
+        if job in self.halved:
+            self.halved.remove(job)
+            return
         self.jobs.remove(job)
         self.rounds += 1
         queue = job.queue
@@ -80,6 +105,7 @@ class QueueModel:
             if not self.waiting(bubble) and self.rounds - bubble.empty_since >= 20
         ]
         for bubble in idle:
+            bubble.closed = True
             self.bubbles.remove(bubble)
         if idle:
             self.renew()
@@ -115,16 +141,21 @@ class QueueModel:
 
     # -- who goes next
 
-    def first(self, now_s: float) -> Job:
+    def first(self, now_s: float) -> Job | None:
+        strict = self.parameters.tier_weight == math.inf
+        if self.halved:
+            return min(
+                self.halved,
+                key=lambda job: (job.priority if strict else 0, job.is_long, job.sequence),
+            )
         heads: dict[object, Job] = {}
         for job in sorted(self.jobs, key=self.rank):
             heads.setdefault(self.cell(job), job)
 
         def best(job: Job) -> tuple[float, float, int]:
-            strict = self.parameters.tier_weight == math.inf
             return (job.priority if strict else 0, -self.score(job, now_s), job.sequence)
 
-        return min(heads.values(), key=best)
+        return min(heads.values(), key=best, default=None)
 
     def rank(self, job: Job) -> tuple[float, int]:
         if job.rank_by is None:
@@ -155,7 +186,7 @@ class QueueModel:
 
     def update(self, parameters: PolicyParameters) -> None:
         before, self.parameters = self.parameters, parameters
-        self.draining = [queue for queue in self.draining if self.waiting(queue)]
+        self.drain(self.draining)
         if parameters.partition != before.partition:
             self.install()
         else:
@@ -178,9 +209,13 @@ class QueueModel:
             queue.closed = False
             self.live.append(queue)
         self.bubbles = []
-        self.draining = [queue for queue in former if queue not in self.live]
-        self.draining = [queue for queue in self.draining if self.waiting(queue)]
+        self.drain([queue for queue in former if queue not in self.live])
         self.renew()
+
+    def drain(self, queues: list[QueueState]) -> None:
+        for queue in queues:
+            queue.closed = queue.closed or not self.waiting(queue)
+        self.draining = [queue for queue in queues if self.waiting(queue)]
 
     def renew(self) -> None:
         parameters = self.parameters
@@ -194,6 +229,8 @@ class QueueModel:
         """Tell whether who waits has to be put in anew."""
         after = self.parameters
         if before.tier_weight != after.tier_weight or any(queue.closed for queue in self.draining):
+            return True
+        if self.name == "ewsjf" and (before.between == "halves") != self.in_halves:
             return True
         if self.name == "ewsjf-paper" or before.within == after.within == "fcfs":
             return False

@@ -167,7 +167,7 @@ class SortedListModel:
         elif len(self.stays) <= self.parameters.reorder_until:
             self.reordering = False
         if self.queues is not None:
-            self.next_job = self.queues.first(now_s) if self.queues.jobs else None
+            self.next_job = self.queues.first(now_s)
         rank = self.rank_by_arrival if not self.reordering and self.name != "fcfs" else self.rank
         candidate = min(self.stays, key=lambda stay: rank(stay, now_s))
         if self.name == "fcfs":
@@ -225,6 +225,7 @@ class SortedListModel:
                 assert queue is not None
                 queue.empty_since = self.queues.rounds
             self.queues.jobs.clear()
+            self.queues.halved.clear()
             for stay in self.stays:
                 stay.job = None
             for stay in self.stays:

@@ -49,11 +49,12 @@ _PARAMETERS = st.builds(
     reorder_above=st.sampled_from([0, 0, 2, 5, 64]),
     reorder_until=st.sampled_from([0, 1, 2, 64]),
     within=st.sampled_from(["fcfs", "score"]),
-    between=st.sampled_from(["score", "score", "ratio", "shortest"]),
+    between=st.sampled_from(["score", "score", "ratio", "shortest", "halves"]),
     w_urgency=st.sampled_from([0.0, 1.0, 1.0, 4.0]),
     w_fairness=st.sampled_from([0.0, 0.0, 8.0]),
     aging_rate=st.sampled_from([0.0, 0.0, 0.125, 2.0]),
     aging_power=st.sampled_from([0.0, 1.0]),
+    short_share=st.sampled_from([0.0, 0.25, 0.5, 1.0]),
     tier_weight=st.sampled_from([float("inf"), float("inf"), 1.0, 4.0]),
     partition=_PARTITIONS,
 )
