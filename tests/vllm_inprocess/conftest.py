@@ -1,11 +1,12 @@
 """Fixtures of the tests that drive vLLM's real scheduler."""
 
 from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from sched_client.model import Settings, prior_snapshot
+from sched_client.model import Partition, Settings, prior_snapshot
 from tests.support.vllm_fakes import FakeLink
 from tests.vllm_inprocess.engine import Driver, kappad_scheduler
 
@@ -20,16 +21,17 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Driver, FakeLi
         *,
         options: Any = None,
         length: Any = None,
+        partition: Partition | None = None,
         **others: Any,
     ) -> tuple[Driver, FakeLink]:
-        names = ("phi", "burst_requests", "reorder_above")
+        names = {field.name for field in fields(Settings)}
         # Few wait here, and their order is what is looked at.
-        guard = {
-            "reorder_above": 0,
-            **{name: others.pop(name) for name in names if name in others},
-        }
-        settings = Settings(mode=mode, policy=policy, **guard)
-        link = FakeLink(prior_snapshot(settings=settings))
+        chosen: dict[str, Any] = {"reorder_above": 0, "reorder_until": 0}
+        chosen.update({name: others.pop(name) for name in names & others.keys()})
+        snapshot = prior_snapshot(settings=Settings(mode=mode, policy=policy, **chosen))
+        if partition is not None:
+            snapshot = replace(snapshot, partitions={"whisper-test": partition})
+        link = FakeLink(snapshot)
         scheduler, link = kappad_scheduler(monkeypatch, link, options, **others)
         driver = Driver(scheduler, **({"length": length} if length else {}))
         return driver, link
