@@ -3,132 +3,18 @@
 The definitions and their reasons: docs/policies.md.
 """
 
-import struct
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from sched_client.model import Between, PolicyParameters
+from sched_client.policies.cells import Cell
 from sched_client.policies.halves import Halves
 from sched_client.policies.orders import KeyedOrder, Order
 from sched_client.policies.queues import TOKEN, Queue, QueueBook
 from sched_client.policies.tiers import tier_factor, tier_of
 from sched_client.policies.waiting import Waiting
-
-_BY_SEQUENCE: Final = struct.Struct(">Q").pack
-_BY_VALUE: Final = struct.Struct(">QQ").pack
-_BITS_OF: Final = struct.Struct(">d").pack
-_BITS: Final = struct.Struct(">Q").unpack
-_SIGN: Final = 1 << 63
-_ALL: Final = (1 << 64) - 1
-
-
-class _Ranker:
-    """Ranks what waits in one cell; stands still while anything does."""
-
-    __slots__ = ("by_arrival", "rate", "urgency")
-
-    def __init__(self) -> None:
-        self.by_arrival = True
-        self.urgency = self.rate = 0.0
-
-    def rank(self, item: Waiting) -> bytes:
-        """Give bytes that compare as the scores do, the highest first; the older among equals.
-
-        All in a queue age at one rate, so that the order of their scores does not move with time:
-        w/tokens + rate·(now - enqueued) compares as w/tokens - rate·enqueued.
-        """
-        if self.by_arrival:
-            return _BY_SEQUENCE(item.sequence)
-        value = self.rate * item.enqueued_s - self.urgency / item.tokens
-        bits = _BITS(_BITS_OF(value + 0.0))[0]  # + 0.0 makes zero of minus zero
-        return _BY_VALUE(_ALL - bits if bits & _SIGN else bits | _SIGN, item.sequence)
-
-
-class Cell:
-    """What waits in one queue of one tier, and what its head is scored by.
-
-    Attributes
-    ----------
-    queue : Queue
-        Where it belongs.
-    factor : float
-        What the tier multiplies scores by.
-    head : Waiting or None
-        The one that goes next of it; None when it is empty.
-    urgency, fairness, rate : float
-        The head's score is ``urgency + fairness · density + rate · (now - enqueued_s)``.
-    shortness : float
-        What it is worth where the shortest queue goes first.
-    enqueued_s, service_s, tokens, work : float
-        The head's own.
-    """
-
-    __slots__ = (
-        "_order",
-        "_ranker",
-        "enqueued_s",
-        "factor",
-        "fairness",
-        "head",
-        "queue",
-        "rate",
-        "service_s",
-        "shortness",
-        "tokens",
-        "urgency",
-        "work",
-    )
-
-    def __init__(self, queue: Queue, factor: float) -> None:
-        self.queue = queue
-        self.factor = factor
-        self.head: Waiting | None = None
-        self.urgency = self.fairness = self.rate = self.shortness = 0.0
-        self.enqueued_s = 0.0
-        self.service_s = self.tokens = self.work = 1.0
-        self._ranker = _Ranker()
-        self._order = KeyedOrder(self._ranker.rank)
-
-    def open(self, book: QueueBook) -> None:
-        """Fix how those that are about to wait in it are ranked; it must be empty."""
-        ranker = self._ranker
-        ranker.by_arrival = book.by_arrival
-        ranker.urgency = book.parameters.w_urgency
-        ranker.rate = self.queue.rate
-
-    def weigh(self, parameters: PolicyParameters) -> None:
-        """Take over weights and the queue's rate for the scores of heads."""
-        self.fairness = self.factor * parameters.w_fairness
-        self.rate = self.factor * self.queue.rate
-        self.shortness = self.factor / self.queue.size_s
-        self._lead(parameters.w_urgency)
-
-    def push(self, item: Waiting, w_urgency: float) -> None:
-        """Take in a waiting item."""
-        self._order.push(item)
-        head = self.head
-        if head is None or item.rank < head.rank:
-            self.head = item
-            self._lead(w_urgency)
-
-    def discard(self, item: Waiting, w_urgency: float) -> None:
-        """Forget an item that is in it."""
-        order = self._order
-        order.discard(item)
-        if item is self.head:
-            self.head = order.first(0.0) if len(order) else None
-            self._lead(w_urgency)
-
-    def _lead(self, w_urgency: float) -> None:
-        head = self.head
-        if head is not None:
-            self.urgency = self.factor * (w_urgency / head.tokens)
-            self.enqueued_s = head.enqueued_s
-            self.service_s = head.service_s
-            self.tokens = head.tokens
-            self.work = head.work
-
 
 # What the heads of cells are worth at a time, in the order of the cells.
 Scores = Callable[[list[Cell], QueueBook, float], list[float]]
@@ -150,15 +36,15 @@ class HeadsFirst:
     their queue. A head changes only with them, so that what its score needs is kept.
     """
 
-    __slots__ = ("_book", "_busy", "_cells", "_count", "_scores", "_version")
+    __slots__ = ("_book", "_busy", "_cells", "_count", "_fixed_scores", "_scores", "_version")
 
     def __init__(self, book: QueueBook, scores: Scores | None = None) -> None:
         self._book = book
-        self._scores = scores
-        self._cells: dict[tuple[Queue, int], Cell] = {}
+        self._fixed_scores = scores
+        self._cells: defaultdict[int, dict[Queue, Cell]] = defaultdict(dict)
         self._busy: list[Cell] = []
         self._count = 0
-        self._version = book.version
+        self._renew()
 
     def __len__(self) -> int:
         """Count the items."""
@@ -172,17 +58,18 @@ class HeadsFirst:
             queue = book.queue_of(item.service_s)
         if self._version != book.version:
             self._renew()
-        tier = tier_of(item.priority, book.parameters.tier_weight)
-        cell = self._cells.get((queue, tier))
+        parameters = book.parameters
+        tier = tier_of(item.priority, parameters.tier_weight) if item.priority else 0
+        cells = self._cells[tier]
+        cell = cells.get(queue)
         if cell is None:
-            cell = Cell(queue, tier_factor(tier, book.parameters.tier_weight))
-            cell.weigh(book.parameters)
-            self._cells[queue, tier] = cell
+            cell = cells[queue] = Cell(queue, tier_factor(tier, parameters.tier_weight))
+            cell.weigh(parameters)
         if cell.head is None:
             self._busy.append(cell)
             cell.open(book)
         item.cell = cell
-        cell.push(item, book.parameters.w_urgency)
+        cell.push(item, parameters.w_urgency)
         book.enter(queue, item.tokens)
         self._count += 1
 
@@ -203,7 +90,11 @@ class HeadsFirst:
         if self._version != book.version:
             self._renew()
         busy = self._busy
-        scores = (self._scores or SCORES[book.parameters.between])(busy, book, now_s)
+        if len(busy) == 1:
+            head = busy[0].head
+            if head is not None:
+                return head
+        scores = self._scores(busy, book, now_s)
         highest = max(scores)
         best = busy[scores.index(highest)].head
         if best is None:
@@ -217,14 +108,15 @@ class HeadsFirst:
 
     def _renew(self) -> None:
         """Take over what changed in the book, and forget the cells of queues that are gone."""
-        self._version = self._book.version
-        self._cells = {
-            key: cell
-            for key, cell in self._cells.items()
-            if cell.head is not None or not cell.queue.gone
-        }
-        for cell in self._cells.values():
-            cell.weigh(self._book.parameters)
+        book = self._book
+        self._version = book.version
+        self._scores = self._fixed_scores or SCORES[book.parameters.between]
+        for cells in self._cells.values():
+            for queue, cell in list(cells.items()):
+                if cell.head is None and queue.gone:
+                    del cells[queue]
+                else:
+                    cell.weigh(book.parameters)
 
 
 def _by_score(cells: list[Cell], book: QueueBook, now_s: float) -> list[float]:

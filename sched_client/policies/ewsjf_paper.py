@@ -10,7 +10,8 @@ queue and C(b) the time it costs. Only heads are scored; a queue keeps the order
 from math import log
 from typing import Final, NamedTuple
 
-from sched_client.policies.ewsjf import Cell, Scores
+from sched_client.policies.cells import Cell
+from sched_client.policies.ewsjf import Scores
 from sched_client.policies.queues import TOKEN, QueueBook
 
 

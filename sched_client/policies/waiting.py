@@ -14,7 +14,7 @@ from sched_client.policies.tiers import strict, tier_factor, tier_of
 from sched_client.settings import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 
 if TYPE_CHECKING:
-    from sched_client.policies.ewsjf import Cell
+    from sched_client.policies.cells import Cell
     from sched_client.policies.front import Block
 
 # 10^12 s is 30,000 years. Work beyond it is counted as this much by the guard, so that sums of
