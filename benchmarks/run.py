@@ -243,6 +243,20 @@ BENCHMARKS: Final = (
         ),
     ),
     Benchmark(
+        "server_fits",
+        promises=(
+            Promise(
+                "resident MiB that fitting queues adds to the sidecar", "added_rss_mib", "<=", 30
+            ),
+            Promise(
+                "P99 of BatchPredict of 1 while queues are fitted all the time, over never",
+                "p99_ratio",
+                "<=",
+                1.5,
+            ),
+        ),
+    ),
+    Benchmark(
         "scheduler",
         arguments=("--json",),
         inside_vllm=True,

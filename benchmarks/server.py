@@ -75,15 +75,19 @@ def _child(code: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextlib.contextmanager
-def _sidecar(directory: Path, **flags: Any) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def sidecar(
+    directory: Path, prepare: str = "", **flags: Any
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run a sidecar; ``prepare`` is code that goes before it."""
     # Any: each flag has its own type.
     target = f"unix:{directory}/k.sock"
     given = {"listen": target, "state_dir": str(directory / "state"), "log_level": "error"}
-    with _child(_SERVE, json.dumps(given | flags)) as process:
+    with _child(prepare + _SERVE, json.dumps(given | flags)) as process:
         yield process, target
 
 
-async def _serving(target: str, timeout_s: float = 60.0) -> None:
+async def serving(target: str, timeout_s: float = 60.0) -> None:
+    """Wait until a sidecar is SERVING."""
     async with asyncio.timeout(timeout_s):
         while True:
             async with grpc.aio.insecure_channel(target) as channel:
@@ -99,7 +103,8 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _rss_mib(pid: int) -> float:
+def rss_mib(pid: int) -> float:
+    """Give a process's resident memory."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -136,14 +141,16 @@ def _rows(n: int, keys: int, seed: int) -> Iterator[pb.Completion]:
         )
 
 
-def _batches(n: int, keys: int, seed: int) -> Iterator[bytes]:
+def batches_of(n: int, keys: int, seed: int) -> Iterator[bytes]:
+    """Give reports of 256 completions, encoded."""
     rows = _rows(n, keys, seed)
     client = pb.ClientStatus(client_id="bench-0-boot", model_id="whisper-0")
     while batch := list(itertools.islice(rows, BATCH)):
         yield pb.ReportCompletionsRequest(client=client, completions=batch).SerializeToString()
 
 
-async def _report(channel: grpc.aio.Channel, batches: list[bytes]) -> list[float]:
+async def report(channel: grpc.aio.Channel, batches: list[bytes]) -> list[float]:
+    """Send batches, four at a time; give what each took in seconds."""
     call: grpc.aio.UnaryUnaryMultiCallable[bytes, pb.ReportCompletionsResponse]
     call = channel.unary_unary(
         "/kappad.estimator.v1.EstimatorService/ReportCompletions",
@@ -169,7 +176,8 @@ async def _status(channel: grpc.aio.Channel) -> pb.GetStatusResponse:
     return await stub.GetStatus(pb.GetStatusRequest())
 
 
-async def _learned(channel: grpc.aio.Channel, n: int) -> pb.GetStatusResponse:
+async def learned(channel: grpc.aio.Channel, n: int) -> pb.GetStatusResponse:
+    """Wait until so many completions are learned."""
     async with asyncio.timeout(60.0):
         while True:
             status = await _status(channel)
@@ -178,21 +186,22 @@ async def _learned(channel: grpc.aio.Channel, n: int) -> pb.GetStatusResponse:
             await asyncio.sleep(0.02)
 
 
-def _estimator(channel: grpc.aio.Channel) -> "rpc.EstimatorServiceAsyncStub":
+def estimator(channel: grpc.aio.Channel) -> "rpc.EstimatorServiceAsyncStub":
+    """Give the stub of the data plane."""
     return rpc.EstimatorServiceStub(channel)  # type: ignore[return-value]  # one class at run time
 
 
 async def ingest(n: int = 200_000, *, keys: int = KEYS) -> dict[str, float]:
     """Store and learn ``n`` completions in batches of 256, as fast as the sidecar takes them."""
-    batches = list(_batches(n, keys, seed=1))
-    with tempfile.TemporaryDirectory() as name, _sidecar(Path(name)) as (process, target):
-        await _serving(target)
+    batches = list(batches_of(n, keys, seed=1))
+    with tempfile.TemporaryDirectory() as name, sidecar(Path(name)) as (process, target):
+        await serving(target)
         async with grpc.aio.insecure_channel(target) as channel:
             cpu, start = _cpu_s(process.pid), time.perf_counter()
-            seconds = await _report(channel, batches)
+            seconds = await report(channel, batches)
             stored_s = time.perf_counter() - start
             backlog = (await _status(channel)).backlog_count
-            await _learned(channel, n)
+            await learned(channel, n)
             learned_s, cpu = time.perf_counter() - start, _cpu_s(process.pid) - cpu
         return {
             "n": n,
@@ -204,7 +213,7 @@ async def ingest(n: int = 200_000, *, keys: int = KEYS) -> dict[str, float]:
             "backlog_after_last_ack": backlog,
             "report_p50_ms": statistics.median(seconds) * 1e3,
             "report_max_ms": max(seconds) * 1e3,
-            "rss_mib": _rss_mib(process.pid),
+            "rss_mib": rss_mib(process.pid),
         }
 
 
@@ -224,17 +233,17 @@ async def predict(blocks: int = 10, calls: int = 50) -> dict[str, float]:
             for i in range(BATCH)
         ]
     )
-    with tempfile.TemporaryDirectory() as name, _sidecar(Path(name)) as (_, target):
-        await _serving(target)
+    with tempfile.TemporaryDirectory() as name, sidecar(Path(name)) as (_, target):
+        await serving(target)
         async with grpc.aio.insecure_channel(target) as channel:
-            await _report(channel, list(_batches(20_000, 500, seed=2)))
-            await _learned(channel, 20_000)
-            ours = _estimator(channel).BatchPredict
+            await report(channel, list(batches_of(20_000, 500, seed=2)))
+            await learned(channel, 20_000)
+            ours = estimator(channel).BatchPredict
             answer = (await ours(request)).SerializeToString()
             echo = f"unix:{name}/echo.sock"
             with _child(_ECHO, echo, answer.hex()):
                 async with grpc.aio.insecure_channel(echo) as echo_channel:
-                    theirs = _estimator(echo_channel).BatchPredict
+                    theirs = estimator(echo_channel).BatchPredict
                     await theirs(request, wait_for_ready=True)
                     times: dict[str, list[float]] = {"ours": [], "echo": []}
                     for _ in range(blocks):
@@ -266,15 +275,15 @@ async def memory(
     compares the median of three samples around ``first`` with that of the last three.
     """
     step = first // 2
-    with tempfile.TemporaryDirectory() as name, _sidecar(Path(name)) as (process, target):
-        await _serving(target)
-        empty = _rss_mib(process.pid)
+    with tempfile.TemporaryDirectory() as name, sidecar(Path(name)) as (process, target):
+        await serving(target)
+        empty = rss_mib(process.pid)
         async with grpc.aio.insecure_channel(target) as channel:
             marks: list[float] = []
             for number in range(last // step):
-                await _report(channel, list(_batches(step, keys, 100 + number)))
-                await _learned(channel, step * (number + 1))
-                marks.append(_rss_mib(process.pid))
+                await report(channel, list(batches_of(step, keys, 100 + number)))
+                await learned(channel, step * (number + 1))
+                marks.append(rss_mib(process.pid))
     at_first, at_last = statistics.median(marks[:3]), statistics.median(marks[-3:])
     return {
         "first": first,
@@ -309,8 +318,8 @@ async def start(stored: int = 1_000_000, *, keys: int = KEYS) -> dict[str, float
 
 async def _start_once(directory: Path) -> float:
     begun = time.perf_counter()
-    with _sidecar(directory) as (_, target):
-        await _serving(target)
+    with sidecar(directory) as (_, target):
+        await serving(target)
         return time.perf_counter() - begun
 
 
