@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from benchmarks.learning import (
@@ -67,14 +67,22 @@ def _cold_start(traces: Sequence[Trace]) -> Result:
     table = cold_start.measure(traces)
     named = (table[f"{trace.name}, completion order"] for trace in traces)
     oracle = cold_start.measure_oracle(traces)
+    among, beside = cold_start.measure_set_oracles(traces)
     return {
         "tables": {
             "κ of the first of 64 at once": table,
             "the same, all known but the level": oracle,
+            "the same, eight traces known, but not which it is nor its level": among,
+            "the same, the seven other traces known": beside,
         },
         **table["all, completion order"],
-        "bias_after_10_worst_trace": max(abs(row["bias_after_10"]) for row in named),
+        "bias_after_10_worst_trace": _worst_bias(named),
+        "bias_after_10_worst_trace_all_known_but_level": _worst_bias(oracle.values()),
     }
+
+
+def _worst_bias(rows: Iterable[dict[str, float]]) -> float:
+    return max(abs(row["bias_after_10"]) for row in rows)
 
 
 def _file_order(traces: Sequence[Trace]) -> Result:

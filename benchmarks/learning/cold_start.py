@@ -2,20 +2,22 @@
 
 Three learners over the same resamples of each trace: one that is taught in the trace's own order,
 one that is taught as requests finish, and one that is told as well what still runs. Off is the
-relative error of the estimate at the trace's mean length, against κ in hindsight. Beside them one
-who knows everything of a trace but its level (`benchmarks.learning.cold_start_oracle`).
+relative error of the estimate at the trace's mean length, against κ in hindsight. Beside them
+those who know everything of a trace but its level, or of all traces but which of them it is and at
+what level (`benchmarks.learning.cold_start_oracle`).
 """
 
 import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.learning.cold_start_oracle import KnowsAllButTheLevel
+from benchmarks.learning.cold_start_oracle import KnowsAllButTheLevel, tokens_of_one_of
 from estimator.core.observation import Completion
 from estimator.evaluation.prequential import hindsight_of, kappa_at, run
 from estimator.evaluation.scenarios import (
     DEFAULT_SLOTS,
     Finish,
+    Running,
     Trace,
     in_completion_order,
     in_trace_order,
@@ -27,6 +29,8 @@ N_SEEDS: Final = 20
 # More where something was promised: single runs are off by 10 %, so that the mean of 20 is known
 # to 2 points.
 N_PROMISED_SEEDS: Final = 60
+# Those who know eight traces weigh each of them.
+N_SET_SEEDS: Final = 30
 # Completions after which the estimate is looked at.
 AFTER: Final = (5, 10, 20, 40, 64, 100)
 ORDERS: Final = ("trace order", "completion order, blind", "completion order")
@@ -64,24 +68,49 @@ def off_by(trace: Trace, order: str, *, n_seeds: int = N_SEEDS) -> Off:
     return off
 
 
-def oracle_off_by(trace: Trace, *, n_seeds: int = N_PROMISED_SEEDS) -> list[float]:
-    """Give what one who knows all but the level is off by, over the same resamples."""
-    oracle = KnowsAllButTheLevel(trace)
-    off = []
-    for seed in range(n_seeds):
-        stream = in_completion_order([resampled(trace, seed, AFTER[-1] + DEFAULT_SLOTS)])
-        finishes = [event for event in stream.events if isinstance(event, Finish)][:_ASKED_AFTER]
-        completions = [stream.items[event.position].completion for event in finishes]
-        done = [(size_of(one), float(one.output_tokens)) for one in completions]
-        off.append(oracle.off(done, stream.running_of(finishes[-1])))
-    return off
+def _first_finishers(trace: Trace, seed: int) -> tuple[list[tuple[float, float]], list[Running]]:
+    """Give sizes and tokens of the first ten to finish, and what runs then."""
+    stream = in_completion_order([resampled(trace, seed, AFTER[-1] + DEFAULT_SLOTS)])
+    finishes = [event for event in stream.events if isinstance(event, Finish)][:_ASKED_AFTER]
+    completions = [stream.items[event.position].completion for event in finishes]
+    done = [(size_of(one), float(one.output_tokens)) for one in completions]
+    return done, stream.running_of(finishes[-1])
 
 
 def measure_oracle(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
-    """Give that one's mean and median absolute errors, by trace and over all."""
-    by_trace = {trace.name: oracle_off_by(trace) for trace in traces}
-    by_trace["all"] = [value for values in by_trace.values() for value in values]
-    return {name: _figures({_ASKED_AFTER: values}) for name, values in by_trace.items()}
+    """Give what one who knows all but the level is off by, by trace and over all."""
+    by_trace = {}
+    for trace in traces:
+        oracle = KnowsAllButTheLevel(trace)
+        by_trace[trace.name] = [
+            oracle.off(*_first_finishers(trace, seed)) for seed in range(N_PROMISED_SEEDS)
+        ]
+    return _by_trace(by_trace)
+
+
+def measure_set_oracles(traces: Sequence[Trace]) -> tuple[dict[str, dict[str, float]], ...]:
+    """Give the same of who knows that it is one of the traces, and one of the others."""
+    oracles = [KnowsAllButTheLevel(trace) for trace in traces]
+    among: dict[str, list[float]] = {}
+    beside: dict[str, list[float]] = {}
+    for at, trace in enumerate(traces):
+        known = hindsight_of(trace)
+        others = [i for i in range(len(traces)) if i != at]
+        for seed in range(N_SET_SEEDS):
+            found = _first_finishers(trace, seed)
+            evidences = [oracle.evidence(*found) for oracle in oracles]
+            for table, chosen in ((among, range(len(traces))), (beside, others)):
+                tokens = tokens_of_one_of(
+                    [oracles[i] for i in chosen], [evidences[i] for i in chosen], known.mean_size
+                )
+                off = tokens / (known.kappa * known.mean_size) - 1.0
+                table.setdefault(trace.name, []).append(off)
+    return _by_trace(among), _by_trace(beside)
+
+
+def _by_trace(off: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    every = [value for values in off.values() for value in values]
+    return {name: _figures({_ASKED_AFTER: row}) for name, row in {**off, "all": every}.items()}
 
 
 def measure(traces: Sequence[Trace]) -> dict[str, dict[str, float]]:
