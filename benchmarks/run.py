@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.twin.promises import QUEUES, TEXT
 from estimator.demo.environment import build, unsupported_reason
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -175,6 +176,10 @@ BENCHMARKS: Final = (
     Benchmark("drift", promises=tuple(Promise(*one) for one in _DRIFT)),
     Benchmark("service", promises=tuple(Promise(*one) for one in _SERVICE)),
     Benchmark("twin", promises=tuple(Promise(*one) for one in _TWIN)),
+    Benchmark(
+        "twin_queues", module="twin.queues", promises=tuple(Promise(*one) for one in QUEUES)
+    ),
+    Benchmark("twin_text", module="twin.text", promises=tuple(Promise(*one) for one in TEXT)),
     Benchmark(
         "twin_paper",
         promises=(

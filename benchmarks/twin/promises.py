@@ -1,0 +1,42 @@
+"""The lines of issue 5 on queues, for `benchmarks.run`: what was to be reached."""
+
+from typing import Final
+
+# What, where in the JSON of ``benchmarks.twin.queues``, comparison, limit: percent against fcfs,
+# of E2E unless said otherwise.
+Said = tuple[str, str, str, float]
+
+QUEUES: Final[tuple[Said, ...]] = (
+    *((f"paper's regime, {what}: percentage points above hrrn's P50, P90 and P99, worst",
+       f"paper/beats_hrrn/{path}", "<=", 0.0)
+      for what, path in (("E2E", "e2e_worst_points_above_hrrn"),
+                         ("TTFT", "ttft_worst_points_above_hrrn"))),
+    ("paper's regime, P50", "paper/p50_60/p50_percent", "<=", -60),
+    ("the same, P90 and P99", "paper/p50_60/tail_percent", "<=", 32),
+    ("paper's regime, another setting, P50", "paper/p50_40/p50_percent", "<=", -40),
+    ("the same, P90 and P99", "paper/p50_40/tail_percent", "<=", 27),
+    ("decode-bound, 2,620 requests, P50", "overload/2620/p50_percent", "<=", -60),
+    ("the same, P90 and P99", "overload/2620/tail_percent", "<=", 35),
+    *(promise for n in ("20000", "100000") for promise in (
+        (f"decode-bound, {n} requests, P50", f"overload/{n}_long_runs/p50_percent", "<=", -60),
+        ("the same, P90, P99 and longest wait",
+         f"overload/{n}_long_runs/tail_and_longest_wait_percent", "<=", 36))),
+    ("worst percentile of E2E and TTFT at loads up to .7, halves",
+     "no_help/worst_percent_at_light_load", "<=", 1.0),
+)  # fmt: skip
+# The same of ``benchmarks.twin.text``.
+TEXT: Final[tuple[Said, ...]] = tuple(
+    promise
+    for part, what in (
+        ("own_times", "Azure, merged on arrival"), ("poisson", "Azure, Poisson"),
+        ("mooncake", "Azure and 5 % Mooncake"), ("ewsjf", "EWSJF's workload"),
+        ("learned", "Azure, estimates learned"),
+        ("ewsjf_learned", "EWSJF's workload, estimates learned"))
+    for promise in (
+        (f"{what}: TTFT P50 of the short ones, times lower", f"{part}/short_p50_times", ">=", 4),
+        (f"{what}: TTFT P99 of the short ones, times lower", f"{part}/short_p99_times", ">=", 4),
+        (f"{what}: TTFT P99 of the long ones over fcfs", f"{part}/long_p99_ratio", "<=", 1.3),
+        (f"{what}: tokens a second, percent", f"{part}/tokens_per_s_percent", ">=", -0.5),
+        (f"{what}: mean batch, percent", f"{part}/mean_batch_percent", ">=", -0.5),
+    )
+)  # fmt: skip
