@@ -8,11 +8,12 @@ from sched_client.model import PolicyParameters
 from sched_client.policies.queues import Queue, QueueBook
 from sched_client.policies.waiting import Waiting
 
-_BY_VALUE: Final = struct.Struct(">QQ").pack
-_BITS_OF: Final = struct.Struct(">d").pack
+# Positive IEEE doubles and unsigned integers, big-endian, compare as their bytes do.
+_BY_VALUE: Final = struct.Struct(">BdQ").pack
+_BY_VALUE_BELOW_ZERO: Final = struct.Struct(">BQQ").pack
+_DOUBLE: Final = struct.Struct(">d").pack
 _BITS: Final = struct.Struct(">Q").unpack
-_SIGN: Final = 1 << 63
-_ALL: Final = (1 << 64) - 1
+_LARGEST: Final = (1 << 64) - 1
 # The heap is cleaned when more than half of it has left; below this it is not worth it.
 _MIN_STALE: Final = 32
 
@@ -133,6 +134,9 @@ def _by_score(item: Waiting, w_urgency: float, rate: float) -> bytes:
     All in a queue age at one rate, so that the order of their scores does not move with time:
     w/tokens + rate·(now - enqueued) compares as w/tokens - rate·enqueued.
     """
+    if not rate:
+        return _BY_VALUE(1, item.tokens if w_urgency else 0.0, item.sequence)
     value = rate * item.enqueued_s - w_urgency / item.tokens
-    bits = _BITS(_BITS_OF(value + 0.0))[0]  # + 0.0 makes zero of minus zero
-    return _BY_VALUE(_ALL - bits if bits & _SIGN else bits | _SIGN, item.sequence)
+    if value >= 0.0:
+        return _BY_VALUE(1, value + 0.0, item.sequence)  # + 0.0 makes zero of minus zero
+    return _BY_VALUE_BELOW_ZERO(0, _LARGEST - _BITS(_DOUBLE(-value))[0], item.sequence)

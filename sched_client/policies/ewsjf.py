@@ -123,11 +123,11 @@ def _by_score(cells: list[Cell], book: QueueBook, now_s: float) -> list[float]:
     """Add urgency, aging and the queue's density: its requests a token that waits anywhere."""
     if not book.parameters.w_fairness:
         return [cell.urgency + cell.rate * (now_s - cell.enqueued_s) for cell in cells]
-    tokens = book.tokens
+    each = TOKEN / book.tokens
     return [
         cell.urgency
         + cell.rate * (now_s - cell.enqueued_s)
-        + cell.fairness * (cell.queue.count * TOKEN / tokens)
+        + cell.fairness * (cell.queue.count * each)
         for cell in cells
     ]
 

@@ -105,7 +105,9 @@ class Waiting:
     @property
     def entry(self) -> WaitingEntry:
         """The request as a policy shows it, built anew each time."""
-        return WaitingEntry._make(
+        # As WaitingEntry._make, without the call and the count of what is here.
+        return tuple.__new__(
+            WaitingEntry,
             (
                 self.request_id,
                 self.enqueued_s,
@@ -114,7 +116,7 @@ class Waiting:
                 self.queue_id,
                 self.group_id,
                 self.priority,
-            )
+            ),
         )
 
     def take(self, entry: WaitingEntry) -> None:

@@ -179,7 +179,8 @@ class QueueModel:
         score = factor * (parameters.w_urgency / job.tokens) + factor * queue.rate * wait
         if not parameters.w_fairness:
             return score
-        density = len(self.waiting(queue)) * 1024 / sum(other.tokens * 1024 for other in self.jobs)
+        # Multiplied in this order as there, so that equal scores are equal here, too.
+        density = len(self.waiting(queue)) * (1.0 / sum(other.tokens for other in self.jobs))
         return score + factor * parameters.w_fairness * density
 
     # -- what changes
