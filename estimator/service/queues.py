@@ -57,6 +57,7 @@ def _queues(partition: Partition, points: int) -> list[pb.Queue]:
         zip(partition.queue_ids, bounds, strict=True)
     ):
         share = _at(partition.shares, index)
+        of_sample = 1.0 if len(partition.queue_ids) == 1 else share or 0.0
         queues.append(
             pb.Queue(
                 queue_id=queue_id,
@@ -66,7 +67,7 @@ def _queues(partition: Partition, points: int) -> list[pb.Queue]:
                 most_seconds=_at(partition.uppers_s, index),
                 mean_seconds=_at(partition.means_s, index),
                 share_ratio=share,
-                sample_count=int32(round((share or 0.0) * points)),
+                sample_count=int32(round(of_sample * points)),
             )
         )
     return queues

@@ -115,6 +115,7 @@ async def test_too_little_is_one_queue_and_says_why(tmp_path: Path) -> None:
         (one,) = await listed(peer)
         assert [queue.queue_id for queue in one.queues] == ["q0"]
         assert not one.queues[0].HasField("mean_seconds")
+        assert one.queues[0].sample_count == 20
         assert "20 completions" in one.status.detail
         assert list(status.partitions) == [one.status]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from estimator.client import answers
-from estimator.client.answers import explanation, state_result
+from estimator.client.answers import explanation, model_queues, state_result
 from estimator.convert import ConversionError
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 
@@ -64,3 +64,26 @@ def test_a_lesson_of_a_newer_sidecar_is_refused_in_words() -> None:
         explanation(message)
     message.lesson = pb.LESSON_EXACT
     assert explanation(message).lesson == "exact"
+
+
+def test_queues_are_read_with_what_is_not_known_left_out() -> None:
+    message = pb.ModelQueues(
+        status=pb.PartitionStatus(model_id="m", queue_count=1, detail="one queue: too little"),
+        queues=[pb.Queue(queue_id="q0", upper_bound_seconds=0.0, sample_count=3)],
+        histogram_edge_seconds=[1.0, 2.0],
+        histogram_counts=[3],
+    )
+    read = model_queues(pb.ModelQueues.FromString(message.SerializeToString()))
+    assert (read.status.model, read.status.text) == ("m", "one queue: too little")
+    (queue,) = read.queues
+    assert (queue.lower_s, queue.upper_s, queue.mean_s, queue.share) == (None, 0.0, None, None)
+    assert (read.edges_s, read.counts) == ((1.0, 2.0), (3,))
+
+
+@pytest.mark.parametrize(("edges", "counts"), [([], [1]), ([1.0], []), ([1.0, 2.0], [1, 2])])
+def test_a_histogram_that_does_not_add_up_is_refused(
+    edges: list[float], counts: list[int]
+) -> None:
+    message = pb.ModelQueues(histogram_edge_seconds=edges, histogram_counts=counts)
+    with pytest.raises(ConversionError, match="edges"):
+        model_queues(message)
