@@ -205,6 +205,22 @@ def test_every_setting_of_a_replay_can_be_said(trace: str, capsys: Capture) -> N
     assert settings["reorder_above"] == settings["reorder_until"] == 0
 
 
+@pytest.mark.parametrize("estimates", ["learned", "duration", "true"])
+def test_queues_are_found_whatever_the_estimates_are(
+    estimates: str, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "two.csv"
+    rows = [f"{2.0 + index % 7 / 10 + 20.0 * (index % 3 == 0)}" for index in range(600)]
+    lines = ["audio_s,output_tokens", *(f"{row},{round(4 * float(row))}" for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    base = [str(path), "--engine", "cpu-whisper-base", "--load", "1.3", "--policy", "ewsjf"]
+    asked = [*base, "--estimates", estimates, "--set", "between=shortest"]
+    fcfs, ewsjf = document_of(asked, capsys)["runs"]
+    assert ewsjf["n"] == fcfs["n"] == 600
+    # With one queue it would be fcfs.
+    assert ewsjf["e2e_s"]["p50"] < 0.8 * fcfs["e2e_s"]["p50"]
+
+
 def test_learning_starts_cold_warm_or_from_a_seed(
     tmp_path: Path, trace: str, capsys: Capture
 ) -> None:
