@@ -178,6 +178,7 @@ def _told(incumbent: Incumbent) -> dict[str, Any]:
             reference.quantiles.tolist(),
             reference.log_density,
             reference.log_density_sd,
+            reference.log_density_low,
             reference.n,
         ],
     }
@@ -186,7 +187,7 @@ def _told(incumbent: Incumbent) -> dict[str, Any]:
 def _incumbent(told: dict[str, Any]) -> Incumbent:
     weights, means, sds = (np.array(row, dtype=np.float64) for row in told["mixture"])
     rows = told["partition"]
-    quantiles, mean, sd, n = told["reference"]
+    quantiles, mean, sd, low, n = told["reference"]
     return Incumbent(
         mixture=Mixture(weights=weights, means=means, sds=sds, tied=bool(told["tied"])),
         cuts=tuple(Cut(at=float(at), why=why) for at, why in told["cuts"]),
@@ -196,6 +197,7 @@ def _incumbent(told: dict[str, Any]) -> Incumbent:
             quantiles=np.array(quantiles, dtype=np.float64),
             log_density=float(mean),
             log_density_sd=float(sd),
+            log_density_low=float(low),
             n=int(n),
         ),
     )

@@ -183,9 +183,11 @@ def _chosen(
     x: Array,
 ) -> tuple[_Draft, str]:
     """Give a new draft or the held one, and why that is kept."""
+    if _emptied(x, held.cuts, _KEEP * _least_points(job.config, len(x))):
+        # Its component goes with it, or the class would be no news when it comes back.
+        return _new(job, x, None, "a queue held hardly anything any more"), ""
     young = incumbent.reference.n < _YOUNG * job.config.capacity
-    least = _least_points(job.config, len(x))
-    change = incumbent.reference.change(before, log_densities, least)
+    change = incumbent.reference.change(before, log_densities)
     if not (young or change):
         return held, "work is distributed as it was"
     draft = _new(job, x, held.mixture, change or "better by BIC")
@@ -208,6 +210,11 @@ def _pruned(job: FitJob, draft: _Draft, x: Array, *, fresh: bool) -> _Draft:
         least *= _KEEP
     cuts = prune(x, cuts, least_points=least, max_queues=config.max_queues)
     return draft if cuts == draft.cuts else _Draft(draft.mixture, cuts, draft.why)
+
+
+def _emptied(x: Array, cuts: tuple[Cut, ...], least: float) -> bool:
+    queues = np.searchsorted([cut.at for cut in cuts], x, side="right")
+    return bool(np.bincount(queues, minlength=len(cuts) + 1).min() < least)
 
 
 def _least_points(config: PartitionConfig, n: int) -> float:

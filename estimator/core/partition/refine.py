@@ -29,7 +29,10 @@ _LEAST_LATENCIES: Final = 100
 _LATENCY_CLIP: Final = 3.0
 # Normal consistency of the median absolute deviation.
 _MAD: Final = 1.4826
-_GRID: Final = 257
+_GRID: Final = 129
+# Less of a dent in the log density is none. 90 samples of classes just 3 σ apart lost one class
+# at 0.05, four at 0.1; gamma and skewed samples came to 1 or 2 queues instead of 2 or 3.
+_LEAST_DENT: Final = 0.05
 _TINY: Final = 1e-12
 
 
@@ -62,8 +65,11 @@ def density_cuts(mixture: Mixture, least_separation: float) -> tuple[Cut, ...]:
 
     Notes
     -----
-    The nearest two are joined first, with the moments of both; so are two whose posteriors do not
-    cross between their means: the lesser is nowhere the likelier.
+    The nearest two are joined first, with the moments of both. Joined in any case are two whose
+    posteriors do not cross between their means (the lesser is nowhere the likelier) and two with
+    no dent in the log density between them: that of a normal, gamma, Weibull or skewed peak is
+    concave however many components draw it. A dent needs no valley: a class of a tenth of the
+    work, 3 σ above the rest, has no peak of its own but a dent of 0.23.
     """
     groups = [[index] for index in range(len(mixture.means))]
     joined = mixture
@@ -73,6 +79,7 @@ def density_cuts(mixture: Mixture, least_separation: float) -> tuple[Cut, ...]:
             _crossing(mixture, *pair, joined.means[i : i + 2])
             for i, pair in enumerate(pairwise(groups))
         ]
+        distances[_dents(mixture, joined.means) < _LEAST_DENT] = 0.0
         distances[[at is None for at in crossings]] = -1.0
         nearest = int(distances.argmin())
         if distances[nearest] >= least_separation:
@@ -92,6 +99,14 @@ def _crossing(mixture: Mixture, left: list[int], right: list[int], means: Array)
     # The last change to the right group: beyond it the right one is the likelier for good.
     step = int(np.flatnonzero(~ahead)[-1])
     return float(0.5 * (grid[step] + grid[step + 1]))
+
+
+def _dents(mixture: Mixture, means: Array) -> Array:
+    """Give how far the log density falls below its chord from each mean to the next."""
+    grid = np.linspace(means[:-1], means[1:], _GRID)
+    density = mixture.log_density(grid.ravel()).reshape(grid.shape)
+    chord = np.linspace(density[0], density[-1], _GRID)
+    return np.asarray((chord - density).max(axis=0))
 
 
 def gap_cut(x: Array, mixture: Mixture, alpha: float) -> float | None:
@@ -187,7 +202,7 @@ def latency_cut(x: Array, ratios: Array, alpha: float, least_ratio: float) -> fl
     if n < _LEAST_LATENCIES:
         return None
     median = float(np.median(ratios))
-    spread = _MAD * float(np.median(np.abs(ratios - median))) + _TINY
+    spread = _MAD * float(np.median(np.abs(ratios - median))) or float(ratios.std())
     clipped = np.clip(ratios, median - _LATENCY_CLIP * spread, median + _LATENCY_CLIP * spread)
     sums = np.cumsum(clipped)
     size = np.arange(1, n)
