@@ -16,7 +16,15 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 from estimator.replay.job import Job
 from estimator.replay.profile import EngineProfile
-from sched_client.model import TEXT_TASK, KappaEntry, Key, Settings, Snapshot, prior_snapshot
+from sched_client.model import (
+    TEXT_TASK,
+    KappaEntry,
+    Key,
+    Partition,
+    Settings,
+    Snapshot,
+    prior_snapshot,
+)
 from sched_client.options import ClientOptions
 from tests.support.twin import Run, SnapshotEstimates, run_twin
 from tests.support.vllm_fakes import FakeLink
@@ -98,11 +106,29 @@ def draw_jobs(case: Case, seed: int, *, text: bool) -> list[Job]:
     return jobs
 
 
-def fixed_snapshot(policy: str) -> Snapshot:
+# Of clips and of prompts: three classes of work, the middle one of the most.
+QUEUES = Partition(
+    boundaries_s=(0.15, 0.4), queue_ids=("q2", "q7", "q1"), means_s=(0.11, 0.24, 0.8)
+)
+# Orders with settings of their own; all others are policies as they are.
+ORDERS: dict[str, Settings] = {
+    "ewsjf": Settings(
+        policy="ewsjf", within="score", aging_rate=0.02, aging_power=0.5, w_fairness=20.0
+    ),
+    "halves": Settings(policy="ewsjf", between="halves"),
+}
+
+
+def fixed_snapshot(order: str) -> Snapshot:
     """Build what both go by; of text the estimate follows the prompt."""
-    prior = prior_snapshot(settings=Settings(mode="on", policy=policy))
+    settings = ORDERS.get(order) or Settings(policy=order)
+    prior = prior_snapshot(settings=replace(settings, mode="on"))
     by_prompt = KappaEntry(kappa_tokens_per_s=0.1, sample_count=9, source="learned")
-    return replace(prior, kappas={**prior.kappas, Key(TEXT, TEXT_TASK): by_prompt})
+    return replace(
+        prior,
+        kappas={**prior.kappas, Key(TEXT, TEXT_TASK): by_prompt},
+        partitions={TEXT: QUEUES, WHISPER: QUEUES},
+    )
 
 
 def twins_view(run: Run) -> tuple[list[Admitted], dict[int, Ended]]:
@@ -132,11 +158,12 @@ def run_both(
     make = text_scheduler if model == TEXT else whisper_scheduler
     engine = VirtualEngine(make(profile, cls, **build), profile)
     engine.run(jobs)
-    estimates = SnapshotEstimates(profile, fixed_snapshot(policy), model)
-    return engine, run_twin(jobs, profile, policy, estimates=estimates)
+    snapshot = fixed_snapshot(policy)
+    estimates = SnapshotEstimates(profile, snapshot, model)
+    return engine, run_twin(jobs, profile, snapshot.settings.policy, estimates=estimates)
 
 
-@pytest.mark.parametrize(("policy", "seed"), [("fcfs", 1), ("sjf", 2), ("hrrn", 3)])
+@pytest.mark.parametrize(("policy", "seed"), [("fcfs", 1), ("sjf", 2), ("hrrn", 3), ("ewsjf", 4)])
 @pytest.mark.parametrize("name", CASES)
 def test_admissions_and_ends_are_vllms(
     kappad: Callable[[Snapshot], type[Any]], name: str, policy: str, seed: int
@@ -189,7 +216,10 @@ def test_any_engine_is_vllms(kappad: Callable[[Snapshot], type[Any]], text: bool
     preemptions = 0
     for seed in range(8):
         rng = random.Random(seed)
-        profile, policy = draw_engine(rng, text=text), rng.choice(["fcfs", "sjf", "hrrn"])
+        profile, policy = (
+            draw_engine(rng, text=text),
+            rng.choice(["fcfs", "sjf", "hrrn", "ewsjf", "halves", "ewsjf-paper"]),
+        )
         case = Case(
             profile,
             rng.choice([40, 120]),
@@ -213,7 +243,7 @@ def test_any_engine_is_vllms(kappad: Callable[[Snapshot], type[Any]], text: bool
     assert preemptions > (50 if text else 0)
 
 
-@pytest.mark.parametrize("policy", ["sjf", "hrrn"])
+@pytest.mark.parametrize("policy", ["hrrn", "ewsjf", "ewsjf-paper"])
 def test_thousands_in_one_long_overload(
     kappad: Callable[[Snapshot], type[Any]], policy: str
 ) -> None:
@@ -223,7 +253,7 @@ def test_thousands_in_one_long_overload(
     assert run.totals.most_waiting > 400
 
 
-@pytest.mark.parametrize("policy", ["sjf", "hrrn"])
+@pytest.mark.parametrize("policy", ["sjf", "hrrn", "ewsjf"])
 def test_priorities_are_vllms_where_it_schedules_by_them(
     kappad: Callable[[Snapshot], type[Any]], policy: str
 ) -> None:
@@ -257,7 +287,7 @@ def test_another_engine_or_order_would_be_seen(
     assert twin(case.profile, "sjf") == seen
     assert twin(replace(case.profile, kv_blocks=6101), "sjf")[0] != seen[0]
     assert twin(replace(case.profile, step_s=0.008000001), "sjf")[1] != seen[1]
-    for policy in ("fcfs", "hrrn"):
+    for policy in ("fcfs", "hrrn", "ewsjf"):
         assert twin(case.profile, policy)[0] != seen[0]
 
 
