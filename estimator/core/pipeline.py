@@ -4,6 +4,7 @@ Pure and deterministic: time is what completions carry, and the same completions
 give the same state, whether live, replayed, or replayed from a checkpoint.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -95,7 +96,7 @@ class Pipeline:
         self._open = OpenDrifts()
         self._partition = PartitionTable(PartitionConfig(max_models=config.max_models))
         self._told_partitions: dict[str, Partition] = {}
-        self._fitted = ""
+        self._asked = ""
         # Not saved: what runs is said again within seconds.
         self._running = RunningTable()
         self._bounded_version = 0
@@ -298,19 +299,26 @@ class Pipeline:
         """Give a model's sample as edges in seconds of work, and counts between them."""
         return self._partition.histogram(model, self._service.told(model))
 
-    def due_fit(self) -> FitJob | None:
+    def due_fit(self, most: int | None = None) -> FitJob | None:
         """Give a model's queues to fit, if any are due; then comes `install_fit` or `give_up_fit`.
 
+        Parameters
+        ----------
+        most : int, optional
+            Models to look at, from the one after the last that was; by default all.
+
+        Notes
+        -----
         The completions alone do not say when it is installed: what is learned replays exactly, but
         for queues, which come into force when their fit is done.
         """
-        models = self._partition.models()
+        models = sorted(self._partition.models())
         # Each in its turn: of many that are always due, the first would be the only one.
-        first = models.index(self._fitted) + 1 if self._fitted in models else 0
-        for model in models[first:] + models[:first]:
+        first = bisect_right(models, self._asked)
+        for model in (models[first:] + models[:first])[:most]:
+            self._asked = model
             job = self._partition.due(model, self._service.told(model))
             if job is not None:
-                self._fitted = model
                 return job
         return None
 
