@@ -22,12 +22,18 @@ from estimator.replay.outcome import Outcome
 from estimator.replay.profile import EngineProfile
 from estimator.replay.request import Request
 from estimator.replay.simulation import simulate
-from sched_client.model import Partition, Settings
+from sched_client.model import Between, Partition, Settings
 from sched_client.policies import create_policy
 
 ENGINES: Final = ("decode-bound", "a100-whisper-large-v3")
 LOADS: Final = (0.9, 1.2)
-POLICIES: Final = ("sjf", "hrrn", "ewsjf")
+# What each is called, the policy, and by what ewsjf chooses among its queues.
+POLICIES: Final[dict[str, tuple[str, Between]]] = {
+    "sjf": ("sjf", "score"),
+    "hrrn": ("hrrn", "score"),
+    "ewsjf by score": ("ewsjf", "score"),
+    "ewsjf by halves": ("ewsjf", "halves"),
+}
 N_CALLERS: Final = 2_000
 N_SEEDS: Final = 5
 # One caller in so many sends a file: half of all pieces are of files then.
@@ -175,14 +181,15 @@ def measure() -> Row:
             seeds = [jobs_of(seed, load * capacity) for seed in range(N_SEEDS)]
             first = [serve(jobs, profile, "fcfs", Settings(), grouped=False) for jobs in seeds]
             waits[f"{where}, fcfs"] = _row(first)
-            for policy in POLICIES:
-                for guard, settings in GUARDS.items():
+            for called, (policy, between) in POLICIES.items():
+                for guard, guarded in GUARDS.items():
+                    settings = replace(guarded, between=between)
                     served = {
                         how: [serve(jobs, profile, policy, settings, grouped=grouped)
                               for jobs in seeds]
                         for how, grouped in _HOW.items()
                     }  # fmt: skip
-                    which = f"{where}, {policy}, guard {guard}"
+                    which = f"{where}, {called}, guard {guard}"
                     for how, found in served.items():
                         waits[f"{which}, {how}"] = _row(found)
                     changes[which] = _changes(*served.values())

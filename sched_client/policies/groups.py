@@ -23,12 +23,18 @@ class GroupUnit(Waiting):
 
     Its work, seconds and tokens are the sums of its members'; its age and its place among equals
     are those of the member that goes next. Nothing in it may change while an order holds it.
+
+    Attributes
+    ----------
+    newest : Waiting
+        The member that arrived last, for orders that count arrivals; it may have left.
     """
 
-    __slots__ = ("_heap", "_members", "_service", "_tokens", "_work")
+    __slots__ = ("_heap", "_members", "_service", "_tokens", "_work", "newest")
 
     def __init__(self, item: Waiting) -> None:
         super().__init__(item.entry, item.work, item.sequence, returned=False)
+        self.newest = item
         self._members = {item.sequence: item}
         self._heap = [item.sequence]
         self._service = _counted(item.service_s)
@@ -46,6 +52,8 @@ class GroupUnit(Waiting):
 
     def join(self, item: Waiting) -> None:
         """Take in a member."""
+        if item.sequence > self.newest.sequence:
+            self.newest = item
         self._members[item.sequence] = item
         heappush(self._heap, item.sequence)
         self._service += _counted(item.service_s)

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from typing import Final
 
+from sched_client.policies.groups import GroupUnit
 from sched_client.policies.waiting import Waiting
 
 # So many arrivals tell where the median is within 3 % of them (a binomial share's deviation), and
@@ -49,9 +50,11 @@ class Halves:
     def rank(self, item: Waiting) -> bytes:
         """Give bytes that compare as the order does, and count an arrival."""
         work = item.work
-        if item.sequence > self._latest:
-            self._latest = item.sequence
-            self._count(work)
+        # Of a file each piece counts, so that what is short does not depend on who sends files.
+        arrived = item.newest if item.__class__ is GroupUnit else item
+        if arrived.sequence > self._latest:
+            self._latest = arrived.sequence
+            self._count(arrived.work)
         works = self._sorted
         below = bisect_left(works, work) + bisect_right(works, work)
         is_short = below <= 2.0 * self.short_share * len(works)

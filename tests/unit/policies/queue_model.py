@@ -32,6 +32,8 @@ class Job:
     work: float
     priority: int
     queue: QueueState | None = None
+    # Sequence and work of the member that arrived last: of a group each member is an arrival.
+    newest: tuple[int, float] = (-1, 0.0)
     is_long: bool = False
     # By what it is ranked in its queue, fixed when the queue's first came in.
     rank_by: tuple[float, float] | None = None
@@ -66,9 +68,10 @@ class QueueModel:
         return self.name == "ewsjf" and self.parameters.between == "halves"
 
     def halve(self, job: Job) -> None:
-        if job.sequence > self.latest:
-            self.latest = job.sequence
-            self.works.append(job.work)
+        sequence, work = job.newest
+        if sequence > self.latest:
+            self.latest = sequence
+            self.works.append(work)
         recent = self.works[-256:]
         below = sum(other < job.work for other in recent)
         alike = sum(other == job.work for other in recent)

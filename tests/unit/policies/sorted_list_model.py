@@ -118,6 +118,7 @@ class SortedListModel:
             sum(self.order_work(entry) for entry in entries),
             first.entry.priority,
             None if job is None or first.entry.group_id else job.queue,
+            (members[-1].sequence, self.order_work(entries[-1])),
         )
         for other in members:
             other.job = one

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_client.policies import WaitingEntry
+from sched_client.model import PolicyParameters
+from sched_client.policies import WaitingEntry, create_policy
 from sched_client.policies.groups import GroupedOrder
 from sched_client.policies.hrrn import HighestRatioFirst
 from sched_client.policies.orders import KeyedOrder, Order, shortest_first_rank
@@ -183,3 +184,16 @@ def test_a_request_without_a_group_costs_no_call_more() -> None:
     assert order.first(0.0) is alone
     order.discard(alone)
     assert counting.calls == 3
+
+
+def test_in_halves_each_piece_of_a_file_is_an_arrival() -> None:
+    # What is short must not depend on who sends files: of ten arrivals the four clips are.
+    policy = create_policy(
+        "ewsjf", PolicyParameters(between="halves", short_share=0.5, burst_work=float("inf"))
+    )
+    for number in range(6):
+        policy.add(WaitingEntry(f"f{number}", 0.0, 9.0, 90.0, group_id="f"))
+    for number in range(1, 5):
+        policy.add(WaitingEntry(f"clip{number}", 1.0, float(number), 10.0))
+    order = [policy.pop(2.0).request_id for _ in range(10)]
+    assert order == [*(f"clip{n}" for n in range(1, 5)), *(f"f{n}" for n in range(6))]
