@@ -8,7 +8,7 @@ import pytest
 
 from estimator.core.drift import DriftEvent
 from estimator.core.observation import Completion
-from estimator.core.pipeline import Changes, Pipeline
+from estimator.core.pipeline import SCHEMA, Changes, Pipeline
 from estimator.runtime.errors import ExhaustedError, UnavailableError
 from estimator.runtime.learner import GROUP_ROWS
 from estimator.runtime.versions import VERSION_BLOCK
@@ -141,6 +141,21 @@ def _learned(pipeline: Pipeline) -> dict[str, Any]:  # Any: the state's JSON
     state = pipeline.state()
     samples = {model: one["sample"] for model, one in state.pop("partitions").items()}
     return {**state, "samples": samples}
+
+
+async def test_a_checkpoint_of_another_schema_is_replaced_by_a_replay() -> None:
+    store = FragileStore()
+    async with running(store, config()) as run:
+        await run.learner.submit(completions(300))
+        await until(lambda: run.learner.pipeline.learned_count == 300, "learned")
+        before = _learned(run.learner.pipeline)
+    older = store.checkpoints[-1]
+    state = {**run.learner.pipeline.state(), "schema": SCHEMA - 1}
+    del state["partitions"]
+    store.save_checkpoint(replace(older, state=state))
+    async with running(store, config()) as run:
+        await until(lambda: not run.learner.replaying, "replayed")
+        assert _learned(run.learner.pipeline) == before
 
 
 async def test_a_drain_learns_what_was_taken_and_saves_the_exact_version() -> None:
