@@ -1,8 +1,8 @@
 """The learner's task: commit, acknowledge, learn, publish, checkpoint; and what breaks it."""
 
 import asyncio
-from typing import Any
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
