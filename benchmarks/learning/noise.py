@@ -61,7 +61,8 @@ class Noise:
         """Give the logarithm of the density of a completion, by factor on all that clips hold."""
         z, width = self._deviations(size, tokens, factors)
         tail = np.exp(-_LOGISTIC * np.abs(z))
-        density: Array = np.log((tail / (1.0 + tail) ** 2 / width).mean(axis=1) + _LEAST)
+        kernel = _LOGISTIC * tail / (1.0 + tail) ** 2 / width
+        density: Array = np.log(kernel.mean(axis=1) + _LEAST)
         return density
 
     def log_survival(self, size: float, tokens: float, factors: Array) -> Array:
