@@ -77,6 +77,38 @@ def test_a_smaller_hazard_is_slower() -> None:
     assert all(a >= b for a, b in pairs)
 
 
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_as_surprising_a_ratio_is_believed_sooner_where_languages_differ_by_it(
+    sign: float,
+) -> None:
+
+    def worth(ratio: float) -> float:
+        level = new_level()
+        feed(level, 200, 30.0, deviations=0.0)
+        # As many completions as make the ratio 3.5 standard errors.
+        dispersion = 4 * 30.0 * ((ratio - 1.0) / 3.5) ** 2
+        for _ in range(4):
+            level.add(10.0, 30.0 * ratio, sign * 2.5)
+        level.inspect(Shape(3.0, 0.0, 30.0, dispersion))
+        return level.odds_
+
+    assert worth(1.7**sign) > 2.0 * worth(1.1**sign) > 0.0
+
+
+def test_a_young_level_is_not_left_as_soon() -> None:
+    odds = []
+    for n in (20, 150, 400):
+        level = new_level()
+        feed(level, n, 30.0, deviations=0.0)
+        for _ in range(3):
+            level.add(10.0, 39.0, 1.8)
+        assert not level.inspect(SHAPE)
+        odds.append(level.odds_)
+    assert 0.0 < odds[0] < 0.25 * odds[1]
+    # From 150 on it is old, and only what it knows better makes a difference.
+    assert odds[1] == pytest.approx(odds[2], rel=0.5)
+
+
 def test_memory_is_constant() -> None:
     level = new_level()
     longest = 0
