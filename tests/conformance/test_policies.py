@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sched_client.model import PolicyParameters
+from sched_client.model import Partition, PolicyParameters
 from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_policy
 
 GUARDS = {
@@ -12,6 +12,22 @@ GUARDS = {
     "guard off": PolicyParameters(burst_work=math.inf),
     "few by arrival": PolicyParameters(phi=0.25, burst_work=4.0, reorder_above=3, reorder_until=2),
     "guard in seconds": PolicyParameters(burst_work=math.inf, guard_s=30.0),
+    "queues, weights and tiers": PolicyParameters(
+        phi=0.25,
+        burst_work=4.0,
+        within="score",
+        w_fairness=10.0,
+        aging_rate=0.1,
+        aging_power=1.0,
+        tier_weight=2.0,
+        partition=Partition(
+            boundaries_s=(1.5, 6.0),
+            queue_ids=("q0", "q1", "q2"),
+            lowers_s=(0.5, 2.0, 8.0),
+            uppers_s=(1.0, 4.0, 16.0),
+        ),
+    ),
+    "halves": PolicyParameters(phi=0.25, burst_work=4.0, between="halves"),
 }
 
 
@@ -233,6 +249,24 @@ def test_re_estimating_may_not_change_who_a_request_is(
         (PolicyParameters(guard_s=0.0), "guard_s is 0.0"),
         (PolicyParameters(reorder_above=-1), "reorder_above is -1"),
         (PolicyParameters(reorder_above=65), "reorder_above is 65"),
+        (PolicyParameters(within="lifo"), "within is 'lifo'"),  # type: ignore[arg-type]  # bad on purpose
+        (PolicyParameters(between="lifo"), "between is 'lifo'"),  # type: ignore[arg-type]  # bad on purpose
+        (PolicyParameters(w_urgency=-1.0), "w_urgency is -1.0"),
+        (PolicyParameters(w_fairness=math.nan), "w_fairness is nan"),
+        (PolicyParameters(aging_rate=math.inf), "aging_rate is inf"),
+        (PolicyParameters(aging_power=5.0), "aging_power is 5.0"),
+        (PolicyParameters(short_share=1.5), "short_share is 1.5"),
+        (PolicyParameters(tier_weight=0.5), "tier_weight is 0.5"),
+        (PolicyParameters(tier_weight=1e7), "tier_weight is 1"),
+        (PolicyParameters(tier_weight=math.nan), "tier_weight is nan"),
+        (PolicyParameters(partition=Partition(queue_ids=())), "boundaries_s"),
+        (
+            PolicyParameters(
+                partition=Partition(boundaries_s=(2.0, 1.0), queue_ids=("a", "b", "c"))
+            ),
+            r"boundaries_s are \(2.0, 1.0\)",
+        ),
+        (PolicyParameters(partition=Partition(means_s=(1.0, 2.0))), "means_s"),
         (PolicyParameters(order_by="size"), "order_by is 'size'"),  # type: ignore[arg-type]  # bad on purpose
     ],
 )
