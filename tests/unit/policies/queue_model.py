@@ -40,7 +40,9 @@ class Job:
 
 
 def factor_of(priority: int, weight: float) -> float:
-    return 1.0 if weight == math.inf else weight ** -max(-4, min(4, priority))
+    if not priority or weight == math.inf:
+        return 1.0
+    return weight ** -max(-4, min(4, priority))
 
 
 @dataclass
@@ -84,12 +86,13 @@ class QueueModel:
             return
         if job.queue is None or job.queue.closed:
             job.queue = self.route(job.service_s)
-        line = [other for other in self.jobs if self.cell(other) == self.cell(job)]
+        cell = self.cell(job)
+        other = next((other for other in self.jobs if self.cell(other) == cell), None)
         if self.name == "ewsjf-paper" or self.parameters.within == "fcfs":
             fresh = None
         else:
             fresh = (self.parameters.w_urgency, job.queue.rate)
-        job.rank_by = line[0].rank_by if line else fresh
+        job.rank_by = fresh if other is None else other.rank_by
         self.jobs.append(job)
 
     def leave(self, job: Job) -> None:

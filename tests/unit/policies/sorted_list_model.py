@@ -39,6 +39,8 @@ class SortedListModel:
         queued = name in ("ewsjf", "ewsjf-paper")
         self.queues = QueueModel(name, parameters) if queued else None
         self.next_job: Job | None = None
+        # What was added up for one decision.
+        self.units: dict[tuple[str, int], tuple[Stay, float]] = {}
 
     def work(self, entry: WaitingEntry) -> float:
         return entry.service_s if self.parameters.order_by == "service" else entry.tokens
@@ -141,14 +143,21 @@ class SortedListModel:
             return (lane, 0, entry.enqueued_s, -stay.sequence)
         if self.queues is not None:
             return (lane, 1, stay.job is not self.next_job, stay.sequence)
-        members = self.members(stay)
-        work = sum(self.order_work(other.entry) for other in members)
-        enqueued_s = members[0].entry.enqueued_s
+        first, work = self.units.get((entry.group_id, entry.priority)) or self.unit(stay)
+        enqueued_s = first.entry.enqueued_s
         key: float | Fraction = work
         if self.name == "hrrn":
             wait = max(Fraction(now_s) - Fraction(enqueued_s), Fraction(0))
             key = -(1 + wait / Fraction(work))
-        return (lane, 1, key, enqueued_s, members[0].sequence, stay.sequence)
+        return (lane, 1, key, enqueued_s, first.sequence, stay.sequence)
+
+    def unit(self, stay: Stay) -> tuple[Stay, float]:
+        """Give the first of those that are one to an order, and their work together."""
+        members = self.members(stay)
+        unit = members[0], sum(self.order_work(other.entry) for other in members)
+        if stay.entry.group_id:
+            self.units[stay.entry.group_id, stay.entry.priority] = unit
+        return unit
 
     def rank_by_arrival(self, stay: Stay, _now_s: float) -> tuple[object, ...]:
         lane = self.lane(stay.entry)
@@ -167,6 +176,7 @@ class SortedListModel:
             self.reordering = True
         elif len(self.stays) <= self.parameters.reorder_until:
             self.reordering = False
+        self.units.clear()
         if self.queues is not None:
             self.next_job = self.queues.first(now_s)
         rank = self.rank_by_arrival if not self.reordering and self.name != "fcfs" else self.rank
