@@ -25,10 +25,9 @@ __all__ = ["Fits", "Installed", "load_libraries"]
 
 _log = get_logger("fits")
 
-# Of one core: at full load a model is due every 70 ms, and completions wait to be learned. With
-# nothing else to do, models that have come together need not wait for one another.
+# Of one core: at full load a model is due every 70 ms, and completions wait to be learned.
 _BUSY_SHARE: Final = 0.01
-_IDLE_SHARE: Final = 0.2
+_IDLE_SHARE: Final = 0.05
 # What is due at once for several reasons is fitted once.
 _LEAST_S: Final = 0.2
 # To see whether its rates have moved, 0.15 ms a model are spent on the event loop.

@@ -11,6 +11,7 @@ import grpc.aio
 import pytest
 
 from estimator.client import EstimatorClient
+from estimator.runtime import fits
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from tests.support.kappad_process import Sidecar, kappad, kappad_json
 from tests.support.kappad_process import sidecar as process
@@ -120,7 +121,11 @@ async def test_too_little_is_one_queue_and_says_why(tmp_path: Path) -> None:
         assert list(status.partitions) == [one.status]
 
 
-async def test_models_and_history_are_paged_and_filtered(tmp_path: Path) -> None:
+async def test_models_and_history_are_paged_and_filtered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Three models need not wait for one another here.
+    monkeypatch.setattr(fits, "_IDLE_SHARE", 1.0)
     async with sidecar(tmp_path) as peer:
         for model in ("b", "a", "c"):
             await peer.report(two_classes(250, model))
