@@ -120,15 +120,15 @@ class Settings:
     """
 
     mode: Mode = "shadow"
-    policy: str = "sjf"
+    policy: str = "ewsjf"
     order_by: OrderBy = "service"
-    phi: float = 0.3
+    phi: float = 0.28
     burst_requests: float = 12.0
     guard_s: float | None = None
     reorder_above: int = 8
     reorder_until: int = 2
     within: Within = "fcfs"
-    between: Between = "score"
+    between: Between = "halves"
     w_urgency: float = 1.0
     w_fairness: float = 0.0
     aging_rate: float = 0.0

@@ -47,7 +47,7 @@ def replay(
     burst_cycle_s: options.BurstCycle = 60.0,
     rate: options.Rate = "",
     load: options.Load = "",
-    policy: options.PolicyNames = "fcfs,sjf,hrrn",
+    policy: options.PolicyNames = "fcfs,ewsjf,sjf,hrrn",
     phi: options.Phi = _DEFAULTS.phi,
     burst_requests: options.BurstRequests = _DEFAULTS.burst_requests,
     reorder_above: options.ReorderAbove = _DEFAULTS.reorder_above,

@@ -76,11 +76,12 @@ def demo(console: Console, run_dir: Path, *, requests: int, seed: int) -> DemoRe
         mean_s = sum(_seconds(_mean_tokens(c)) for c in english) / len(english)
         arrivals = poisson_arrivals(mixed_lengths(english, requests, rng), _LOAD / mean_s, rng)
         runs: list[RunFigures] = []
-        for name, policy in (("FCFS", "fcfs"), ("kappad", "sjf")):
+        chosen = client.status().settings.policy
+        for name, policy in (("FCFS", "fcfs"), ("kappad", chosen)):
             runs.append(engine.run(console, name, arrivals, policy))
         shifted = mixed_lengths(others, max(requests // 2, 4), rng)
         shift = poisson_arrivals(shifted, _SHIFT_LOAD / mean_s, rng)
-        runs.append(engine.run(console, "other languages", shift, "sjf"))
+        runs.append(engine.run(console, "other languages", shift, chosen))
         wait_until_learned(client, engine.reported)
         end_cpu_s, resident_mib = place.child.usage()
         return DemoResult(

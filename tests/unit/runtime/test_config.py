@@ -25,7 +25,7 @@ def test_a_flag_beats_a_variable_beats_the_file_beats_the_default(
     monkeypatch.setenv("KAPPAD_SERVE_BATCH_LIMIT", "8")
     config = load_config(config_file=file, flags={"batch_limit": 9, "http": None})
     assert (config.batch_limit, config.phi, config.mode) == (9, 0.2, "on")
-    assert config.policy == "sjf"
+    assert (config.policy, config.between) == ("ewsjf", "halves")
     assert config.settings().mode == "on"
 
 
