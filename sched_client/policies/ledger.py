@@ -6,27 +6,79 @@ The guard of DESIGN.md, decision 6; the bound is proved in docs/guard.md. Standa
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+from sched_client.policies.prefix import NONE, PrefixTree
 from sched_client.policies.waiting import Waiting
 
-_MIN_CAPACITY: Final = 32
-# The densest the whole table may be after an insertion in the middle; single leaves may be full.
-# Between them the limit falls linearly: Itai, Konheim, Rodeh, "A sparse table implementation of
-# priority queues", 1981, which makes such insertions O(log^2 n) amortised.
-_ROOT_DENSITY: Final = 0.75
+# A chunk is made as large as the number waiting, within these: what is done at once to a chunk
+# stays within 0.1 ms, and few that wait are found without a look at many empty slots.
+_LEAST_SLOTS: Final = 32
+_MOST_SLOTS: Final = 128
+_LEAST_CHUNKS: Final = 2
+# A chunk of which so small a part waits joins the next one, or is made smaller.
+_SPARSE: Final = 8
 
 
-@dataclass(slots=True)
-class _Row:
-    """What waits in a range of slots, oldest first; lists, as tuples would wake the collector."""
+class Chunk(PrefixTree):
+    """Some slots by age that follow one another.
 
-    items: list[Waiting]
-    ages: list[float]
-    values: list[float]
-    total: float
+    Attributes
+    ----------
+    items : list of Waiting or None
+        By slot, the oldest first.
+    ages : list of float
+        The enqueue times; an empty slot keeps its age. They never fall along the slots.
+    end : int
+        Slots from here on were never filled.
+    count : int
+        How many wait in it.
+    base : float
+        Counts in the slack of all that wait in it.
+    number : int
+        Its place among the chunks.
+    """
+
+    __slots__ = ("ages", "base", "count", "end", "items", "number")
+
+    def __init__(self, capacity: int, base: float = 0.0) -> None:
+        super().__init__(capacity)
+        self.items: list[Waiting | None] = [None] * capacity
+        self.ages = [0.0] * capacity
+        self.end = self.count = self.number = 0
+        self.base = base
+
+    def values(self) -> list[float]:
+        """Give the value of each that waits, charges within the chunk included."""
+        low, end = self.capacity, self.end
+        after = list(accumulate(reversed(self.sums[low : low + end]), initial=0.0))
+        return [
+            self.least[low + slot] + after[end - slot - 1]
+            for slot in range(end)
+            if self.items[slot] is not None
+        ]
+
+    def waiting(self) -> list[Waiting]:
+        """Give what waits in it, the oldest first."""
+        return [item for item in self.items[: self.end] if item is not None]
+
+    def fill(
+        self, items: list[Waiting], values: list[float], ages: list[float], step: int
+    ) -> None:
+        """Hold these and nothing else, each after ``step - 1`` empty slots; no charges within."""
+        capacity = self.capacity
+        room = [NONE] * (step - 1)
+        PrefixTree.__init__(self, capacity, [v for value in values for v in (*room, value)])
+        self.items = [None] * capacity
+        self.count, self.end = len(items), step * len(items)
+        self.ages = [-math.inf] * capacity
+        for index, item in enumerate(items):
+            slot = step * index + step - 1
+            self.items[slot] = item
+            item.chunk, item.slot = self, slot
+            # The empty slots that follow take the age along, so that ages never fall.
+            self.ages[slot : slot + step] = [ages[index]] * min(step, capacity - slot)
 
 
 class OvertakingLedger:
@@ -39,45 +91,51 @@ class OvertakingLedger:
 
     Notes
     -----
-    Popping work w from slot i adds φ·w to the slack of every younger slot and takes (1 - φ)·w
-    from every older one. Both are one change at one leaf: with S the work served so far, the
-    slack without b₀ is φ·S + v_j + Σ_{k>j} c_k, where v_j = -φ·S at the start of the stay and a
-    pop at i lowers c_i by w. A node keeps Σ c and the least v_j + Σ_{j<k, in the node} c_k, so a
-    pop, an arrival and the least slack of a prefix are each one walk from leaf to root, O(log n).
-    An empty slot has v = inf and keeps its c and its age.
+    Popping work w from a slot adds φ·w to the slack of every younger one and takes (1 - φ)·w from
+    every older one. Both are one charge at one slot: with S the work served so far, the slack
+    without b₀ is φ·S + v_j + Σ_{k>j} c_k, where v_j = -φ·S at the start of the stay and a pop at
+    slot i lowers c_i by w. Slots lie in chunks, each a `PrefixTree`, under a tree of the chunks,
+    so that a pop, an arrival and the least slack of a prefix are each one walk from leaf to root,
+    O(log n).
 
-    Arrivals take the next slot at the end. When there is none left, the waiting are packed into a
-    table of two to four times their number, which also folds S and all c back to zero, so that
-    rounding cannot build up; a table that is mostly empty shrinks. A given-back entry takes an
-    empty slot at its age, or room is made around it.
+    Arrivals take the next slot at the end, in a new chunk where there is none left; a chunk of
+    which all have gone is dropped, and those of which few are left are put together. Nothing is
+    ever done to all that wait but in `set_phi` and `restart`. When there is no place left for a
+    chunk they are numbered anew, O(n / 128), which also folds S and the charges of whole chunks,
+    so that rounding cannot build up.
+
+    A given-back entry takes an empty slot at its age, or its chunk is spread to make room.
     """
 
     __slots__ = (
-        "_ages",
-        "_capacity",
+        "_chunks",
         "_count",
         "_end",
-        "_items",
-        "_least",
+        "_firsts",
+        "_live",
         "_phi",
         "_served",
-        "_sums",
+        "_top",
+        "_total",
         "_youngest",
     )
 
     def __init__(self, phi: float) -> None:
         self._phi = phi
-        self._count = 0
         self._youngest = -math.inf
-        self._install(_Row([], [], [], 0.0), _MIN_CAPACITY)
+        # Work served since the chunks were numbered, and since last nothing waited.
+        self._served = self._total = 0.0
+        self._pack([], [], [])
 
     def __len__(self) -> int:
         """Count the waiting."""
         return self._count
 
     def __iter__(self) -> Iterator[Waiting]:
-        """Iterate from the oldest to the youngest; past 32 slots or 8 for each at most."""
-        return filter(None, self._items[: self._end])
+        """Iterate from the oldest to the youngest; past 32 slots or 16 for each at most."""
+        for chunk in self._chunks[: self._end]:
+            if chunk is not None:
+                yield from filter(None, chunk.items[: chunk.end])
 
     def append(self, item: Waiting) -> None:
         """Take in an arrival as the youngest, with nothing served or overtaken yet."""
@@ -87,37 +145,54 @@ class OvertakingLedger:
         self._append(item, self._youngest)
 
     def _append(self, item: Waiting, age: float) -> None:
-        if self._end == self._capacity:
-            self._renew()
-        slot = self._end
-        self._end += 1
-        self._place(item, slot, age, 0.0)  # nothing was ever served from the slots behind it
+        chunk = self._tail()
+        if chunk.end == chunk.capacity:
+            chunk = self._open(age)
+        slot = chunk.end
+        chunk.end = slot + 1
+        self._place(item, chunk, slot, age, 0.0)  # nothing was ever charged behind it
 
     def insert(self, item: Waiting) -> None:
         """Take in a given-back entry at its age, before all that were enqueued at that time."""
         age = item.enqueued_s
         self._youngest = max(self._youngest, age)
-        slot = bisect_left(self._ages, age, 0, self._end)
-        if slot < self._end and self._items[slot] is None:
-            self._place(item, slot, age, self._sum_after(slot))
-        elif slot > 0 and self._items[slot - 1] is None:
-            self._place(item, slot - 1, age, self._sum_after(slot - 1))
-        elif slot == self._end:
+        number = max(0, bisect_left(self._firsts, age, 0, self._end) - 1)
+        chunk = self._chunks[number] or self._reopen(number)
+        slot = bisect_left(chunk.ages, age, 0, chunk.end)
+        if slot < chunk.end and chunk.items[slot] is None:
+            pass
+        elif slot > 0 and chunk.items[slot - 1] is None:
+            slot -= 1
+        elif slot == chunk.end and number == self._end - 1:
             self._append(item, age)
+            return
+        elif slot == chunk.end < chunk.capacity:
+            chunk.end += 1
         else:
-            self._insert_spreading(item, slot, age)
+            self._insert_spreading(item, chunk)
+            return
+        if not slot:
+            self._firsts[number] = min(self._firsts[number], age)
+        self._place(item, chunk, slot, age, self._sum_after(chunk, slot))
 
     def allows(self, item: Waiting, burst_work: float) -> bool:
         """Tell whether every older one keeps its slack ≥ 0 if this one goes next."""
         charge = item.charge
         needed = charge - self._phi * (self._served + charge) - burst_work
         # The least slack of all is at most that of a prefix: most calls end here.
-        return self._least[1] >= needed or self._least_before(item.slot) >= needed
+        top, chunk = self._top, item.chunk
+        if top.least[1] >= needed:
+            return True
+        if top.least_before(chunk.number) < needed:
+            return False
+        here = chunk.least_before(item.slot) + chunk.base
+        return here + top.sum_after(chunk.number) >= needed
 
     def serve(self, item: Waiting) -> None:
         """Take out an item that goes next, and charge its work to the others."""
         charge = item.charge
         self._served += charge
+        self._total += charge
         self._vacate(item, charge)
 
     def discard(self, item: Waiting) -> None:
@@ -126,202 +201,226 @@ class OvertakingLedger:
 
     def oldest(self) -> Waiting:
         """Give the oldest of the waiting; there must be one."""
-        least, node = self._least, 1
-        while node < self._capacity:
-            node *= 2
-            if least[node] == math.inf:
-                node += 1
-        item = self._items[node - self._capacity]
+        chunk = self._chunks[self._top.first()]
+        item = chunk.items[chunk.first()] if chunk is not None else None
         if item is None:
             raise RuntimeError("oldest() of an empty ledger")
         return item
 
     def slack(self, item: Waiting, burst_work: float) -> float:
         """Give φ·served + b₀ - overtaken of one waiting item."""
-        value = self._least[self._capacity + item.slot] + self._sum_after(item.slot)
-        return self._phi * self._served + burst_work + value
+        chunk = item.chunk
+        value = chunk.least[chunk.capacity + item.slot] + chunk.base
+        return self._phi * self._served + burst_work + value + self._sum_after(chunk, item.slot)
 
     def set_phi(self, phi: float) -> None:
         """Recompute every slack for another φ, as if it had held from the start; O(n)."""
-        change = self._phi - phi
+        change = phi - self._phi
         if change != 0.0:
-            capacity = self._capacity
-            for item in self:
-                # v + Σ c = -overtaken - φ·served_before, and what was overtaken stays.
-                self._least[capacity + item.slot] += change * item.served_before
+            items = list(self)
+            # slack = φ·(served in its stay) + b₀ - overtaken, and what was overtaken stays.
+            slacks = [
+                self.slack(item, 0.0) + change * (self._total - item.served_before)
+                for item in items
+            ]
             self._phi = phi
-            self._renew()
+            self._pack(items, slacks, self._all_ages())
 
     def restart(self) -> None:
         """Begin every account anew, for work that is now counted in another unit; O(n)."""
-        waiting = self._folded(0, self._end)
-        waiting.values = [0.0] * len(waiting.items)
-        for item in waiting.items:
+        items = list(self)
+        for item in items:
             item.served_before = 0.0
-        self._install(waiting, self._capacity)
+        self._total = 0.0
+        self._pack(items, [0.0] * len(items), self._all_ages())
 
-    def _place(self, item: Waiting, slot: int, age: float, sum_after: float) -> None:
-        self._items[slot] = item
-        self._ages[slot] = age
+    def _place(self, item: Waiting, chunk: Chunk, slot: int, age: float, after: float) -> None:
+        chunk.items[slot] = item
+        chunk.ages[slot] = age
+        chunk.count += 1
         self._count += 1
-        item.slot = slot
-        item.served_before = self._served
-        least, sums = self._least, self._sums
-        node = self._capacity + slot
-        least[node] = -self._phi * self._served - sum_after
-        while node > 1:
-            node >>= 1
-            right = 2 * node + 1
-            value = least[right - 1] + sums[right]
-            if least[right] < value:  # noqa: PLR1730 -- min() is a call; this loop is hot
-                value = least[right]
-            if least[node] == value:
-                return  # sums did not change either, so nothing above does
-            least[node] = value
+        item.chunk, item.slot = chunk, slot
+        item.served_before = self._total
+        before = chunk.least[1]
+        chunk.put(slot, -self._phi * self._served - chunk.base - after)
+        if chunk.least[1] != before:
+            self._top.put(chunk.number, chunk.base + chunk.least[1])
 
     def _vacate(self, item: Waiting, charge: float) -> None:
-        least, sums = self._least, self._sums
-        node = self._capacity + item.slot
-        self._items[item.slot] = None
-        least[node] = math.inf
-        sums[node] -= charge
-        while node > 1:
-            node >>= 1
-            right = 2 * node + 1
-            right_sum = sums[right]
-            sums[node] = sums[right - 1] + right_sum
-            value = least[right - 1] + right_sum
-            if least[right] < value:  # noqa: PLR1730 -- min() is a call; this loop is hot
-                value = least[right]
-            least[node] = value
+        chunk, slot = item.chunk, item.slot
+        chunk.items[slot] = None
+        chunk.count -= 1
         self._count -= 1
-        if self._count * 8 < self._capacity > _MIN_CAPACITY:
-            self._renew()
+        self._top.charge(chunk.number, chunk.base + chunk.charge(slot, NONE, charge), charge)
+        if chunk.count * _SPARSE <= chunk.capacity:
+            self._thin(chunk)
+            if not self._count:
+                self._served = self._total = 0.0
+                if self._end > 1:
+                    self._number()
 
-    def _least_before(self, slot: int) -> float:
-        """Least v_j + Σ_{k>j} c_k over the slots j < slot; inf where none waits."""
-        least, sums = self._least, self._sums
-        node, found = self._capacity + slot, math.inf
-        while node > 1:
-            if node & 1:
-                value = least[node - 1] + sums[node]
-                if value < found:  # noqa: PLR1730 -- min() is a call; this loop is hot
-                    found = value
-            else:
-                found += sums[node + 1]
-            node >>= 1
-        return found
+    def _sum_after(self, chunk: Chunk, slot: int) -> float:
+        return chunk.sum_after(slot) + self._top.sum_after(chunk.number)
 
-    def _sum_after(self, slot: int) -> float:
-        sums, node, total = self._sums, self._capacity + slot, 0.0
-        while node > 1:
-            if not node & 1:
-                total += sums[node + 1]
-            node >>= 1
-        return total
+    def _tail(self) -> Chunk:
+        chunk = self._chunks[self._end - 1]
+        if chunk is None:
+            raise RuntimeError("the last chunk is never dropped")
+        return chunk
 
-    def _folded(self, low: int, high: int) -> _Row:
-        """Give what waits in a range, the c of the range folded into its v."""
-        base = self._capacity
-        # The sum of c after each slot, to the end of the range; the last one is the whole.
-        after = list(accumulate(reversed(self._sums[base + low : base + high]), initial=0.0))
-        after.reverse()
-        items = self._items
-        held = [slot for slot in range(low, high) if items[slot] is not None]
-        return _Row(
-            items=[item for item in items[low:high] if item is not None],
-            ages=[self._ages[slot] for slot in held],
-            values=[self._least[base + slot] + after[slot - low + 1] for slot in held],
-            total=after[0],
-        )
+    def _all_ages(self) -> list[float]:
+        return [item.chunk.ages[item.slot] for item in self]
 
-    def _renew(self) -> None:
-        """Pack the waiting into a table of fitting size, and count served work from zero."""
-        served, offset = self._served, self._phi * self._served
-        waiting = self._folded(0, self._end)
-        waiting.values = [value + offset for value in waiting.values]
-        for item in waiting.items:
-            item.served_before -= served
-        capacity = _MIN_CAPACITY
-        while capacity < 2 * (len(waiting.items) + 1):
-            capacity *= 2
-        self._install(waiting, capacity)
+    def _slots(self) -> int:
+        """Choose the size of a new chunk."""
+        slots = 1 << self._count.bit_length()
+        return min(max(slots, _LEAST_SLOTS), _MOST_SLOTS)
 
-    def _install(self, waiting: _Row, capacity: int) -> None:
-        n = len(waiting.items)
-        self._capacity = capacity
-        self._end = self._count = n
+    def _open(self, first: float) -> Chunk:
+        """Put an empty chunk at the end."""
+        tail = self._tail()
+        if not tail.count:
+            self._drop(tail)
+        if self._end == self._top.capacity:
+            self._number()
+        chunk = Chunk(self._slots())
+        chunk.number = self._end
+        self._chunks[self._end] = chunk
+        self._firsts[self._end] = first
+        self._end += 1
+        self._live += 1
+        return chunk
+
+    def _reopen(self, number: int) -> Chunk:
+        """Put an empty chunk where one was dropped; it is filled from behind."""
+        chunk = self._chunks[number] = Chunk(_LEAST_SLOTS)
+        chunk.number = number
+        chunk.ages = [-math.inf] * chunk.capacity
+        chunk.end = chunk.capacity
+        self._live += 1
+        return chunk
+
+    def _drop(self, chunk: Chunk) -> None:
+        self._chunks[chunk.number] = None
+        self._top.put(chunk.number, NONE)
+        self._live -= 1
+
+    def _thin(self, chunk: Chunk) -> None:
+        """Take less room for a chunk of which few are left."""
+        count = chunk.count
+        if count & (count - 1):
+            return  # for how many are left to try again is a matter of halves
+        if chunk.number == self._end - 1:
+            # The tail keeps room for arrivals.
+            if 2 * chunk.end > chunk.capacity > _LEAST_SLOTS:
+                self._refill(chunk, max(self._slots(), self._slots_for(count)))
+            return
+        if not count:
+            self._drop(chunk)
+        else:
+            after = self._chunks[self._top.next(chunk.number)]
+            if after is not None and after.number != self._end - 1:
+                self._join(chunk, after)
+            if chunk.count * _SPARSE <= chunk.capacity > _LEAST_SLOTS:
+                self._refill(chunk, self._slots_for(chunk.count))
+        if self._live * 8 < self._top.capacity > _LEAST_CHUNKS:
+            self._number()
+
+    def _join(self, chunk: Chunk, after: Chunk) -> None:
+        """Put what waits in the chunk after one into it, if it leaves half of it empty."""
+        if 2 * (chunk.count + after.count) > chunk.capacity:
+            return
+        between = self._top.sum_after(after.number) - self._top.sum_after(chunk.number)
+        base = after.base - chunk.base + between
+        values = chunk.values() + [value + base for value in after.values()]
+        items = chunk.waiting() + after.waiting()
+        ages = [item.chunk.ages[item.slot] for item in items]
+        self._drop(after)
+        self._firsts[after.number] = ages[-1]  # what comes back before it belongs to this one
+        chunk.fill(items, values, ages, 1)
+        self._top.put(chunk.number, chunk.base + chunk.least[1])
+
+    def _slots_for(self, count: int) -> int:
+        return max(_LEAST_SLOTS, 1 << (2 * count).bit_length())
+
+    def _refill(self, chunk: Chunk, capacity: int) -> None:
+        """Pack what waits in a chunk into as many slots."""
+        items, values = chunk.waiting(), chunk.values()
+        ages = [chunk.ages[item.slot] for item in items]
+        chunk.capacity = capacity
+        chunk.fill(items, values, ages, 1)
+        self._top.put(chunk.number, chunk.base + chunk.least[1])
+
+    def _number(self, split: Chunk | None = None) -> None:
+        """Give chunks new numbers, fold what was served into their bases; split one in halves."""
+        sums, top = self._top.sums, self._top.capacity
+        chunks: list[Chunk] = []
+        firsts: list[float] = []
+        after = self._phi * self._served
+        for number in range(self._end - 1, -1, -1):
+            chunk = self._chunks[number]
+            if chunk is not None:
+                chunk.base += after
+                if chunk is split:
+                    half = self._halve(chunk)
+                    chunks.append(half)
+                    firsts.append(half.ages[0])
+                chunks.append(chunk)
+                firsts.append(self._firsts[number])
+            after += sums[top + number]
+        chunks.reverse()
+        firsts.reverse()
         self._served = 0.0
-        self._sums = [0.0] * (2 * capacity)
-        self._items: list[Waiting | None] = [*waiting.items, *[None] * (capacity - n)]
-        self._ages = waiting.ages + [0.0] * (capacity - n)
-        for slot, item in enumerate(waiting.items):
-            item.slot = slot
-        # All sums are zero, so a level is the pairwise least of the one below; only the part of
-        # it that holds anything is computed.
-        levels, level, width = [], waiting.values, capacity
-        while True:
-            levels.append(level + [math.inf] * (width - len(level)))
-            if width == 1:
-                break
-            if len(level) % 2:
-                level.append(math.inf)
-            level = list(map(min, level[::2], level[1::2]))
-            width //= 2
-        self._least = [math.inf]
-        for level in reversed(levels):
-            self._least += level
+        self._install(chunks, firsts)
 
-    def _insert_spreading(self, item: Waiting, slot: int, age: float) -> None:
-        """Insert before the item at a slot after spreading the waiting around it."""
-        height = self._capacity.bit_length() - 1
-        size, level = 1, 0
-        while True:
-            size, level = 2 * size, level + 1
-            if size > self._capacity:
-                self._renew()  # packed and at least half empty: the next attempt finds room
-                self.insert(item)
-                return
-            low = slot & -size
-            held = sum(other is not None for other in self._items[low : low + size])
-            if held + 1 <= size * (1.0 - (1.0 - _ROOT_DENSITY) * level / height):
-                break
-        rank = sum(other is not None for other in self._items[low:slot])
-        self._spread(low, size, rank, (item, age))
+    def _halve(self, chunk: Chunk) -> Chunk:
+        items, values = chunk.waiting(), chunk.values()
+        ages = [chunk.ages[item.slot] for item in items]
+        middle = len(items) // 2
+        half = Chunk(chunk.capacity, chunk.base)
+        half.fill(items[middle:], values[middle:], ages[middle:], 1)
+        # What was charged in the younger half is in the values of the older one already.
+        chunk.fill(items[:middle], values[:middle], ages[:middle], 1)
+        return half
 
-    def _spread(self, low: int, size: int, rank: int, new: tuple[Waiting, float]) -> None:
-        """Space out what waits in an aligned range, with a new item at a rank among it."""
-        capacity, least, sums = self._capacity, self._least, self._sums
-        row = self._folded(low, low + size)
-        row.items.insert(rank, new[0])
-        row.ages.insert(rank, new[1])
-        row.values.insert(rank, math.inf)
-        for slot in range(low, low + size):
-            self._items[slot] = None
-            least[capacity + slot] = math.inf
-            sums[capacity + slot] = 0.0
-        sums[capacity + low] = row.total  # counts for the slots before the range only
-        n = len(row.items)
-        for index, item in enumerate(row.items):
-            slot = low + index * size // n
-            self._items[slot] = item
-            least[capacity + slot] = row.values[index]
-            item.slot = slot
-            # The empty slots that follow take the age along, so that ages never fall.
-            until = low + (index + 1) * size // n
-            self._ages[slot:until] = [row.ages[index]] * (until - slot)
-        self._end = max(self._end, low + size)
-        first, width = (capacity + low) // 2, size // 2
-        while width:
-            for node in range(first, first + width):
-                self._combine(node)
-            first, width = first // 2, width // 2
-        while first:
-            self._combine(first)
-            first //= 2
-        self._place(new[0], new[0].slot, new[1], self._sum_after(new[0].slot))
+    def _install(self, chunks: list[Chunk], firsts: list[float]) -> None:
+        capacity = _LEAST_CHUNKS
+        while capacity < 2 * len(chunks):
+            capacity *= 2
+        room = capacity - len(chunks)
+        self._live = self._end = len(chunks)
+        self._chunks: list[Chunk | None] = [*chunks, *[None] * room]
+        self._firsts = firsts + [0.0] * room
+        for number, chunk in enumerate(chunks):
+            chunk.number = number
+        self._top = PrefixTree(capacity, [chunk.base + chunk.least[1] for chunk in chunks])
 
-    def _combine(self, node: int) -> None:
-        least, sums, right = self._least, self._sums, 2 * node + 1
-        sums[node] = sums[right - 1] + sums[right]
-        least[node] = min(least[right], least[right - 1] + sums[right])
+    def _pack(self, items: list[Waiting], slacks: list[float], ages: list[float]) -> None:
+        """Put all that wait into new chunks, with nothing served since."""
+        self._served = 0.0
+        self._count = len(items)
+        size = self._slots()
+        chunks: list[Chunk] = []
+        firsts: list[float] = []
+        for low in range(0, max(1, len(items)), size):
+            piece = slice(low, low + size)
+            chunk = Chunk(size)
+            chunk.fill(items[piece], slacks[piece], ages[piece], 1)
+            chunks.append(chunk)
+            firsts.append(ages[low] if ages else self._youngest)
+        self._install(chunks, firsts)
+
+    def _insert_spreading(self, item: Waiting, chunk: Chunk) -> None:
+        """Insert into a chunk that has no room at the right age."""
+        if 2 * (chunk.count + 1) > chunk.capacity:
+            if chunk.capacity < _MOST_SLOTS:
+                self._refill(chunk, 2 * chunk.capacity)
+            else:
+                self._number(split=chunk)
+            self.insert(item)
+            return
+        items, values = chunk.waiting(), chunk.values()
+        ages = [chunk.ages[other.slot] for other in items]
+        chunk.fill(items, values, ages, chunk.capacity // (len(items) + 1))
+        self._top.put(chunk.number, chunk.base + chunk.least[1])
+        self.insert(item)

@@ -16,6 +16,7 @@ from sched_client.settings import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 if TYPE_CHECKING:
     from sched_client.policies.cells import Cell
     from sched_client.policies.front import Block
+    from sched_client.policies.ledger import Chunk
 
 # 10^12 s is 30,000 years. Work beyond it is counted as this much by the guard, so that sums of
 # charges stay finite whatever an estimate says; the order itself compares the true value.
@@ -43,8 +44,8 @@ class Waiting:
         Its priority where a smaller one always goes first, else 0.
     cell : Cell or None
         The queue that ewsjf put it into, which sets it; None before, and after a new estimate.
-    slot : int
-        Where the guard's ledger keeps it; that sets it.
+    chunk, slot : Chunk, int
+        Where the guard's ledger keeps it; that sets them.
     block : Block
         Where hrrn's front keeps it; that sets it.
     rank : bytes
@@ -63,6 +64,7 @@ class Waiting:
         "block",
         "cell",
         "charge",
+        "chunk",
         "enqueued_s",
         "group_id",
         "lane",
@@ -79,6 +81,7 @@ class Waiting:
         "work",
     )
 
+    chunk: "Chunk"
     slot: int
     block: "Block"
     rank: bytes
