@@ -169,7 +169,7 @@ def _show(answer: "Status", *, now_s: float) -> None:
 def _show_queues(answer: "Status") -> None:
     for one in answer.partitions[:_MAX_PARTITIONS]:
         count = f"{one.queues} queue{'s' if one.queues > 1 else ''}"
-        say(f"queues    {p(one.model)}: {count}{f' · {p(one.text)}' if one.text else ''}")
+        say(f"queues    {p(one.model)}: {p(one.text) or count}")
     if len(answer.partitions) > _MAX_PARTITIONS:
         say(f"          {len(answer.partitions) - _MAX_PARTITIONS} more; see `kappad partition`")
 
