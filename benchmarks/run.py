@@ -168,12 +168,27 @@ _POLICIES: Final = tuple(
     for waiting, limit in ((100, 8), (10_000, 15), (100_000, 25))
     for policy in ("fcfs", "sjf", "hrrn", "ewsjf", "ewsjf-paper")
 )
+# The same of ``benchmarks.partition``.
+_PARTITION: Final = (
+    ("1 to 6 known classes, right count, 200 seeds, less of two kinds, share",
+     "known/least_right_ratio", ">=", 0.95),
+    ("splits of one log-normal class by the gap test, 600 samples", "one_class/splits", "<=", 1),
+    ("changes of the number of queues after warm-up, i.i.d. streams of 50,000, most",
+     "stationary/most_count_changes", "<=", 1),
+    ("largest move of a boundary there, share", "stationary/largest_move_ratio", "<=", 0.05),
+    ("requests of a new class until it has a queue, most of 24 runs",
+     "new_class/most_requests", "<=", 200),
+    ("CPU of a fit of 10,000 points, ms, worst of 1, 4 and 8 classes",
+     "cost/worst_fit_ms", "<=", 250),
+    ("CPU of a completion, µs", "cost/observe_us", "<=", 1.0),
+)  # fmt: skip
 
 BENCHMARKS: Final = (
     Benchmark("policies", promises=tuple(Promise(*one) for one in _POLICIES)),
     Benchmark("core"),
     Benchmark("learning", promises=tuple(Promise(*one) for one in _LEARNING)),
     Benchmark("drift", promises=tuple(Promise(*one) for one in _DRIFT)),
+    Benchmark("partition", promises=tuple(Promise(*one) for one in _PARTITION)),
     Benchmark("service", promises=tuple(Promise(*one) for one in _SERVICE)),
     Benchmark("twin", promises=tuple(Promise(*one) for one in _TWIN)),
     Benchmark(

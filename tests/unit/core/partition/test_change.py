@@ -20,8 +20,8 @@ def change(x: Array, seed: int = 0, n: int = 4096) -> str:
 
 
 def test_the_same_work_has_not_changed() -> None:
-    assert {change(drawn(4096, seed), seed) for seed in range(200)} == {""}
-    assert {change(drawn(4096, seed), seed, n=2048) for seed in range(50)} == {""}
+    assert {change(drawn(4096, seed), seed) for seed in range(60)} == {""}
+    assert {change(drawn(4096, seed), seed, n=2048) for seed in range(20)} == {""}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_same_work_has_not_changed() -> None:
     ],
 )
 def test_each_kind_of_change_is_told(new: Array, what: str) -> None:
-    for seed in range(10):
+    for seed in range(4):
         x = np.concatenate([drawn(4096, seed), new])
         assert what in change(x, seed)
 
