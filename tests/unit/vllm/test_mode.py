@@ -60,7 +60,7 @@ def test_a_long_silence_means_off_and_completions_are_still_kept() -> None:
 def test_the_configured_prior_orders_from_the_first_request_and_never_goes_stale() -> None:
     prior = prior_snapshot()
     decision = _decide(ClientOptions(mode="on"), prior, stale_for_s=1e6)
-    assert (decision.mode, decision.policy) == ("on", "sjf")
+    assert (decision.mode, decision.policy) == ("on", prior.settings.policy)
     assert _decide(ClientOptions(), prior, stale_for_s=1e6).mode == "shadow"
 
 
