@@ -73,8 +73,8 @@ def aging(power: float, phi: float, burst_requests: float) -> Settings:
 
 
 UNGUARDED: Final = GUARDS["off"]
-# What this benchmark recommends as the default, and why: its tables.
-HALVES: Final = Contender("ewsjf, halves .48, φ .27", "ewsjf", two_halves(0.27))
+# Production's default; why: the tables of this benchmark.
+HALVES: Final = Contender("ewsjf, halves .48, φ .28", "ewsjf", two_halves(0.28))
 SJF: Final = Contender("sjf, φ .3", "sjf", guarded(0.3))
 HRRN: Final = Contender("hrrn, φ .3", "hrrn", guarded(0.3))
 SJF_UNGUARDED: Final = Contender("sjf, no guard", "sjf", UNGUARDED)

@@ -15,8 +15,8 @@ QUEUES: Final[tuple[Said, ...]] = (
     ("the same, P90 and P99", "paper/p50_60/tail_percent", "<=", 32),
     ("paper's regime, another setting, P50", "paper/p50_40/p50_percent", "<=", -40),
     ("the same, P90 and P99", "paper/p50_40/tail_percent", "<=", 27),
-    ("decode-bound, 2,620 requests, P50", "overload/2620/p50_percent", "<=", -60),
-    ("the same, P90 and P99", "overload/2620/tail_percent", "<=", 35),
+    ("decode-bound, the trace's 2,620 rows, P50", "overload/2620_rows/p50_percent", "<=", -60),
+    ("the same, P90 and P99", "overload/2620_rows/tail_percent", "<=", 35),
     *(promise for n in ("20000", "100000") for promise in (
         (f"decode-bound, {n} requests, P50", f"overload/{n}_long_runs/p50_percent", "<=", -60),
         ("the same, P90, P99 and longest wait",

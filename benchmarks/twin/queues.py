@@ -32,12 +32,14 @@ from benchmarks.twin.contenders import (
 )
 from benchmarks.twin.material import (
     ENCODER_BOUND,
+    LIBRISPEECH,
     SPEECH,
     Row,
     Scene,
     Table,
     engine,
     measured_capacity,
+    rows_of,
     scene,
 )
 from estimator.core.observation import Completion
@@ -68,6 +70,10 @@ AGED_MILD: Final = Contender(
     "ewsjf, queues cut at .45 and .85, aging power 2.2, φ .23 b₀ 17", "ewsjf",
     aging(2.222, 0.232, 17.4), cuts=(0.45, 0.85),
 )  # fmt: skip
+AGED_HALVES: Final = Contender(
+    "ewsjf, queues cut at .487, aging power 2.65, φ .2 b₀ 95", "ewsjf", aging(2.65, 0.2, 95.0),
+    cuts=(0.487,),
+)  # fmt: skip
 HALVES_BOLD: Final = Contender(
     "ewsjf, halves .50, φ .28 b₀ 20", "ewsjf", two_halves(0.28, 0.5, 20)
 )
@@ -76,7 +82,7 @@ HALVES_LONG: Final = Contender("ewsjf, halves .46, φ .27", "ewsjf", two_halves(
 
 _ALL: Final = (
     SJF_UNGUARDED, HRRN_UNGUARDED, SJF, HRRN, HALVES, HALVES_BOLD, HALVES_CAREFUL, HALVES_LONG,
-    AGED, AGED_MILD, FITTED, FITTED_SCORE, PAPER, VLLM,
+    AGED, AGED_MILD, AGED_HALVES, FITTED, FITTED_SCORE, PAPER, VLLM,
 )  # fmt: skip
 _FEW: Final = (SJF_UNGUARDED, HRRN_UNGUARDED, SJF, HALVES, HALVES_LONG)
 _FEWER: Final = (HRRN_UNGUARDED, SJF, HALVES, HALVES_LONG)
@@ -198,6 +204,11 @@ def overload() -> Row:
         result["tables"][f"decode-bound, load 1.2, {n:,} requests × 10, % against fcfs"] = table
         result[f"{n}"] = _line(changes, HALVES)
         result[f"{n}_long_runs"] = _line(changes, HALVES_LONG)
+    own = decode_scene(2_620)
+    own = own._replace(workload=Workload(files=(rows_of(LIBRISPEECH),), n=2_620))
+    table, changes = compared(Case("own", own, 10, (SJF, HRRN_UNGUARDED, HALVES, AGED_HALVES)))
+    result["tables"]["the same, the trace's 2,620 rows, each once × 10"] = table
+    result["2620_rows"] = _line(changes, AGED_HALVES)
     learned, changes = compared(
         Case("learned", decode_scene(2_620), 10, (SJF, HALVES, FITTED), "learned")
     )

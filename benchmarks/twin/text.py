@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from benchmarks.twin.contenders import (
     FITTED,
-    FITTED_SCORE,
     HALVES,
     HRRN,
     PAPER,
@@ -312,8 +311,8 @@ def ewsjf() -> Row:
 
 def learned() -> Row:
     """Compare with estimates learned from nothing; the gateway tells chat from completion."""
-    case = Case("Azure, types told, estimates learned", azure(3_000), 3, by_application)
-    contenders = (HALVES, SJF, HRRN, FITTED, FITTED_SCORE, PAPER)
+    case = Case("Azure, types told, estimates learned", azure(2_000), 3, by_application)
+    contenders = (HALVES, SJF, HRRN, FITTED, PAPER)
     return _part(case, FITTED, _all("learned", *contenders), typed)
 
 
