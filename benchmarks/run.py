@@ -282,7 +282,7 @@ BENCHMARKS: Final = (
         inside_vllm=True,
         promises=tuple(
             promise
-            for policy in ("sjf", "hrrn")
+            for policy in ("ewsjf", "sjf", "hrrn")
             for promise in (
                 Promise(
                     f"added per request, median µs, {policy}",

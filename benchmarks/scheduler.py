@@ -41,6 +41,7 @@ from tests.support.collector import counted_by
 from tests.support.vllm_fakes import FakeLink
 from tests.vllm_inprocess.engine import Driver, build_scheduler, clip_lengths, make_request
 
+POLICIES = ("ewsjf", "sjf", "hrrn")
 WAITING: Final = 1000
 TARGETS: Final = {"median_us": 60.0, "p99_us": 100.0, "schedule_us": 20.0}
 _BLOCKS: Final = 12
@@ -251,7 +252,7 @@ def measure() -> dict[str, Any]:
         "waiting": WAITING,
         "targets": TARGETS,
     }
-    for policy in ("sjf", "hrrn"):
+    for policy in POLICIES:
         result[policy] = {
             "added_per_request": measure_requests(policy),
             "added_per_schedule": measure_schedule(policy),
@@ -264,7 +265,7 @@ def measure() -> dict[str, Any]:
         result[policy]["added_per_request"]["median_us"] <= TARGETS["median_us"]
         and result[policy]["added_per_request"]["repeating_p99_us"] <= TARGETS["p99_us"]
         and result[policy]["added_per_schedule"]["median_us"] <= TARGETS["schedule_us"]
-        for policy in ("sjf", "hrrn")
+        for policy in POLICIES
     )
     return result
 
@@ -278,7 +279,7 @@ def main() -> int:
     if as_json:
         print(json.dumps(result))
     else:
-        for policy in ("sjf", "hrrn"):
+        for policy in POLICIES:
             for what, numbers in result[policy].items():
                 print(f"{policy:5} {what}: {numbers}")
         print("targets", "met" if result["met"] else "MISSED", result["targets"])

@@ -33,7 +33,7 @@ from sched_client.policies import Policy, create_policy
 
 TRACES: Final = Path(__file__).parents[1] / "traces"
 LIBRISPEECH: Final = "librispeech-test-clean"
-POLICIES: Final = ("sjf", "hrrn")
+POLICIES: Final = ("ewsjf", "sjf", "hrrn")
 # The guard: production's default; and off, where a policy is always asked.
 GUARDS: Final = {"on": Settings(), "off": Settings(burst_requests=math.inf, reorder_above=0)}
 # vLLM gives every text request a limit, the context less the prompt; a trace of lengths has none,
