@@ -24,6 +24,7 @@ NOWHERE = "unix:///nonexistent/kappad.sock"
 RUN_KEYS = {
     "policy", "rate_rps", "load", "seed", "n", "aborted_count", "ttft_s", "e2e_s", "max_wait_s",
     "slowdown_p50", "slowdown_p99", "throughput_rps", "mean_batch", "preemption_count",
+    "group_count", "caller_s", "group_s",
 }  # fmt: skip
 SPREAD_KEYS = {"p50", "p90", "p99", "mean"}
 
