@@ -69,14 +69,19 @@ class Reference:
 
         Notes
         -----
-        Each test finds what the others miss: the count of points where hardly any were, a few of
-        a new class; the mean log likelihood, a wider spread; the two-sample Kolmogorov-Smirnov
-        test, a shift of the bulk. Points that are in both samples make them find less.
+        Each test finds what the others miss: the counts of points beyond all that was seen and
+        where hardly any were, a few of a new class; the mean log likelihood, a wider spread; the
+        two-sample Kolmogorov-Smirnov test, a shift of the bulk. Points that are in both samples
+        make them find less.
         """
         n = len(x)
         scale = 1.0 / self.n + 1.0 / n
         strange = int((log_densities < self.log_density_low - _TINY).sum())
         expected = _low_share(self.n) * n
+        beyond = max(int((x > self.quantiles[-1]).sum()), int((x < self.quantiles[0]).sum()))
+        # Of the same work, m of n lie beyond all of n₀ with probability (n/(n + n₀))^m.
+        if beyond * math.log1p(self.n / n) > -math.log(_ALPHA):
+            return f"{beyond} of {n} beyond all work seen before"
         # Square roots of counts vary by a half, whatever the count (Anscombe 1948); both do.
         if 2.0 * (math.sqrt(strange) - math.sqrt(expected)) > _Z * math.sqrt(n * scale):
             return f"{strange} of {n} where about {expected:.0f} were expected"

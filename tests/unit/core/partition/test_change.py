@@ -27,8 +27,8 @@ def test_the_same_work_has_not_changed() -> None:
 @pytest.mark.parametrize(
     ("new", "what"),
     [
-        (np.full(30, 6.0), "expected"),
-        (np.full(30, -3.0), "expected"),
+        (np.full(14, 6.0), "beyond"),
+        (np.full(14, -3.0), "beyond"),
         (1.5 + 0.01 * np.arange(-15, 15), "expected"),
         (0.9 * np.ones(300), "likelihood"),
         (np.full(600, 3.0), "distribution"),
