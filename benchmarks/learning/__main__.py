@@ -4,7 +4,7 @@ The contest of learners; changes of κ, in trace order and as concurrent request
 events; coverage; spoilt completions; honest mixtures; a new language. All through
 `estimator.evaluation`.
 
-Run: ``python -m benchmarks.learning [PART…]`` (all of it about 4 minutes of one core).
+Run: ``python -m benchmarks.learning [PART…]`` (all of it about 6 minutes of one core).
 """
 
 import argparse
