@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import repeat
 from operator import neg, sub, truediv
-from typing import Final, Optional
+from typing import Final
 
 from sched_client.policies.waiting import Waiting
 
@@ -17,8 +17,8 @@ _SPARSE: Final = frozenset((0, 1, 2, 4, 8))
 _SHELF: Final = 32
 
 
-class Rows:
-    """Items by age, the oldest first, with ages and works beside them.
+class Stairs:
+    """Items by age, the oldest first, each shorter than the one before.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Rows:
 
     def insert(self, item: Waiting) -> None:
         """Put in an item at its age."""
-        index = self.older_than(item)
+        index = _older(self.items, item)
         self.items.insert(index, item)
         self.ages.insert(index, item.enqueued_s)
         self.works.insert(index, item.work)
@@ -45,16 +45,6 @@ class Rows:
     def delete(self, low: int, high: int) -> None:
         """Take out a range."""
         del self.items[low:high], self.ages[low:high], self.works[low:high]
-
-    def older_than(self, item: Waiting) -> int:
-        """Count those that are older than an item, or as old and arrived before."""
-        return bisect_left(self.items, _place(item), key=_place)
-
-
-class Stairs(Rows):
-    """Rows in which each is shorter than the one before."""
-
-    __slots__ = ()
 
     def index(self, item: Waiting) -> int:
         """Find an item; -1 where it is not in here."""
@@ -72,15 +62,24 @@ class Stairs(Rows):
         return list(map(truediv, map(sub, repeat(now_s), self.ages), self.works))
 
 
+def _older(items: list[Waiting], item: Waiting) -> int:
+    """Count those that are older than an item, or as old and arrived before."""
+    return bisect_left(items, _place(item), key=_place)
+
+
 def _place(item: Waiting) -> tuple[float, int]:
     return item.enqueued_s, item.sequence
 
 
-class Block(Rows):
+class Block:
     """Neighbours in age; only the last block may be empty.
 
     Attributes
     ----------
+    items : list of Waiting
+        By enqueue time, then by sequence.
+    works : list of float
+        The work of each. No ages: each list more is counted by Python's garbage collector.
     least : float
         The least of the works; infinite where there are none.
     next : Block or None
@@ -89,12 +88,13 @@ class Block(Rows):
         Where it stands.
     """
 
-    __slots__ = ("least", "next", "shelf")
+    __slots__ = ("items", "least", "next", "shelf", "works")
 
     def __init__(self, shelf: "Shelf") -> None:
-        super().__init__()
+        self.items: list[Waiting] = []
+        self.works: list[float] = []
         self.least = math.inf
-        self.next: Optional[Block] = None  # noqa: UP045 -- the class itself, while it is made
+        self.next: Block | None = None
         self.shelf = shelf
 
 
@@ -174,7 +174,6 @@ class Front(Stairs):
             block = self._add_block()
         item.block = block
         block.items.append(item)
-        block.ages.append(age)
         block.works.append(work)
         if work < block.least:
             block.least = work
@@ -192,12 +191,10 @@ class Front(Stairs):
     def discard(self, item: Waiting) -> list[Waiting] | None:
         """Forget an item; give those that it alone hid, or None if it was hidden itself."""
         self._count -= 1
-        age, block = item.enqueued_s, item.block
+        block = item.block
         items, works = block.items, block.works
-        start = bisect_left(block.ages, age)
-        while items[start] is not item:
-            start += 1
-        del items[start], block.ages[start], works[start]
+        start = items.index(item)
+        del items[start], works[start]
         if item.work == block.least:
             block.least = min(works) if works else math.inf
         place = self.index(item)
@@ -252,12 +249,14 @@ class Front(Stairs):
         self._count += 1
         block = self._block_for(item)
         item.block = block
-        block.insert(item)
+        index = _older(block.items, item)
+        block.items.insert(index, item)
+        block.works.insert(index, item.work)
         block.least = min(block.least, item.work)
         block.shelf.least = min(block.shelf.least, item.work)
         if len(block.items) > 2 * _BLOCK:
             self._split(block)
-        place = self.older_than(item)
+        place = _older(self.items, item)
         if place and self.works[place - 1] <= item.work:
             return None
         # Works fall along the front: what it hides is one piece of it.
@@ -293,10 +292,10 @@ class Front(Stairs):
         shelf = block.shelf
         half = Block(shelf)
         half.items = block.items[_BLOCK:]
-        half.ages, half.works = block.ages[_BLOCK:], block.works[_BLOCK:]
+        half.works = block.works[_BLOCK:]
         for item in half.items:
             item.block = half
-        block.delete(_BLOCK, len(block.items))
+        del block.items[_BLOCK:], block.works[_BLOCK:]
         block.least, half.least = min(block.works), min(half.works)
         block.next, half.next = half, block.next
         if block is self._tail:
@@ -318,7 +317,6 @@ class Front(Stairs):
         for item in after.items:
             item.block = block
         block.items += after.items
-        block.ages += after.ages
         block.works += after.works
         block.least = min(block.least, after.least)
         block.next = after.next
@@ -334,6 +332,4 @@ class Front(Stairs):
 
 def _begins(block: Block) -> tuple[float, int]:
     """Give the age and sequence of the first item; of an empty block, after all others."""
-    if not block.items:
-        return math.inf, 0
-    return _place(block.items[0])
+    return _place(block.items[0]) if block.items else (math.inf, 0)
