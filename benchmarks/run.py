@@ -306,6 +306,19 @@ BENCHMARKS: Final = (
         ),
     ),
     Benchmark(
+        "preemption",
+        arguments=("--json",),
+        inside_vllm=True,
+        promises=(
+            Promise(
+                "tokens computed again, preempting the least lost over vLLM's choice, median",
+                "median_recomputed_ratio",
+                "<=",
+                0.75,
+            ),
+        ),
+    ),
+    Benchmark(
         "link",
         arguments=("--json",),
         inside_vllm=True,

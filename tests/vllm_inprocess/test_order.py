@@ -252,9 +252,9 @@ def test_two_thousand_requests_none_lost(start: Callable[..., Any], policy: str)
         if index % 50 == 0:
             # Another partition each time: of one to six queues, some of them named as before.
             bounds = tuple(sorted(rng.uniform(0.1, 0.9) for _ in range(rng.randrange(6))))
-            names = tuple(f"q{rng.randrange(3) + 3 * n}" for n in range(len(bounds) + 1))
+            queue_ids = tuple(f"q{rng.randrange(3) + 3 * n}" for n in range(len(bounds) + 1))
             link.publish(
-                partitions={"whisper-test": Partition(boundaries_s=bounds, queue_ids=names)}
+                partitions={"whisper-test": Partition(boundaries_s=bounds, queue_ids=queue_ids)}
             )
             driver.step()
     driver.run()
