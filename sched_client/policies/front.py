@@ -201,7 +201,11 @@ class Front(Stairs):
         exposed = None
         if place >= 0:
             exposed = self._hidden_by(place, block, start)
-            if exposed:
+            if len(exposed) == 1:  # the usual case, in half the time
+                other = exposed[0]
+                self.items[place] = other
+                self.ages[place], self.works[place] = other.enqueued_s, other.work
+            elif exposed:
                 self.items[place : place + 1] = exposed
                 self.ages[place : place + 1] = [other.enqueued_s for other in exposed]
                 self.works[place : place + 1] = [other.work for other in exposed]
