@@ -10,10 +10,10 @@ import pytest
 
 from sched_client.model import Partition, PolicyParameters
 from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_policy
-from sched_client.policies.ewsjf import QueuedOrders
+from sched_client.policies.ewsjf import HeadsFirst
 from sched_client.policies.ewsjf_paper import PaperWeights, paper_scores
-from sched_client.policies.guarded import GuardedPolicy
 from sched_client.policies.queues import QueueBook
+from sched_client.policies.waiting import Waiting
 from tests.support.collector import counted_by
 
 TWO = Partition(boundaries_s=(1.0,), queue_ids=("short", "long"), means_s=(0.5, 4.0))
@@ -45,6 +45,28 @@ def test_the_seeds_sentence() -> None:
     # 160 tokens:  a 1/20 + 10·1/160 = 0.113    c 1/40 + 10·2/160 = 0.150
     # 120 tokens:  a 1/20 + 10·1/120 = 0.133    e 1/100 + 10·1/120 = 0.093
     assert drain(policy, 50.0) == ["b", "d", "c", "a", "e"]
+
+
+def test_density_counts_the_tokens_that_wait_now() -> None:
+    policy = create_policy("ewsjf", replace(OFF, within="score", w_fairness=10.0))
+    fill(policy, ("a", 0.0, 0.5, 20.0), ("b", 0.0, 4.0, 80.0), ("c", 0.0, 4.0, 80.0))
+    fill(policy, ("many", 0.0, 0.5, 300.0))
+    # 480 tokens: a 1/20 + 10·2/480 = 0.092, b 1/80 + 10·2/480 = 0.054.
+    assert policy.peek(1.0).request_id == "a"
+    policy.remove("many")
+    # 180 tokens: a 1/20 + 10·1/180 = 0.106, b 1/80 + 10·2/180 = 0.124.
+    assert policy.peek(1.0).request_id == "b"
+
+
+def test_a_draining_queue_is_scored_by_the_weights_of_today() -> None:
+    policy = create_policy("ewsjf", OFF)
+    fill(policy, ("long", 0.0, 4.0, 100.0), ("short", 0.5, 0.5, 20.0))
+    after = replace(OFF, partition=Partition(queue_ids=("short",), means_s=(1.0,)))
+    policy.update(after)
+    assert policy.peek(1.0).request_id == "short"
+    # 1/100 + 1·10/4^0 against 1/20 + 1·9.5/1^0.
+    policy.update(replace(after, aging_rate=1.0))
+    assert policy.peek(10.0).request_id == "long"
 
 
 def test_without_fairness_the_seeds_sentence_is_the_fewest_tokens_first() -> None:
@@ -117,17 +139,20 @@ def test_the_papers_score() -> None:
 
 
 def test_the_papers_weights_are_lines_over_the_queues_mean() -> None:
-    def order(weights: PaperWeights) -> list[str]:
-        orders = QueuedOrders(QueueBook(OFF, only_heads=True), paper_scores(weights))
-        policy = GuardedPolicy("ewsjf-paper", orders, OFF)
-        fill(policy, ("short", 0.0, 0.5, 9.0), ("long", 0.0, 4.0, 99.0), ("more", 0.0, 4.0, 301.0))
-        return drain(policy, 8.0)
-
-    assert order(PaperWeights())[0] == "short"
-    # b̄ of the long queue is 200: 2/100 · 200·8/4 = 8 against 1/10 · 9·8/0.5 = 14.4 …
-    assert order(PaperWeights(w_base=0.0, a_u=1.0, b_u=0.0, b_f=0.0))[0] == "short"
-    # … and 2/100 · 200·ln 100 = 18.4 against 1/10 · 9·ln 10 = 2.1.
-    assert order(PaperWeights(w_base=0.0, b_u=0.0, a_f=1.0, b_f=0.0))[0] == "long"
+    book = QueueBook(OFF, only_heads=True)
+    order = HeadsFirst(book)
+    entries = (("s", 6.0, 0.5, 9.0), ("l", 0.0, 4.0, 99.0), ("m", 0.0, 4.0, 301.0))
+    for number, (request_id, enqueued_s, service_s, tokens) in enumerate(entries):
+        entry = WaitingEntry(request_id, enqueued_s, service_s, tokens)
+        order.push(Waiting(entry, service_s, number, returned=False))
+    weights = PaperWeights(w_base=2.0, a_u=0.01, b_u=0.5, a_f=0.02, b_f=0.25)
+    # Means 9 and (99 + 301)/2 = 200: w_urg 0.59 and 2.5, w_fair 0.43 and 4.25; waits 2 and 8.
+    assert paper_scores(weights)(order._busy, book, 8.0) == pytest.approx(
+        [
+            1.0 / 10.0 * (2.0 + 0.59 * 2.0 / 0.5 + 0.43 * math.log(10.0)),
+            2.0 / 100.0 * (2.0 + 2.5 * 8.0 / 4.0 + 4.25 * math.log(100.0)),
+        ]
+    )
 
 
 # -- tiers
@@ -172,11 +197,13 @@ def test_an_infinite_weight_is_a_strict_priority(name: str) -> None:
 
 def test_tiers_far_apart_are_no_more_than_four_steps_apart() -> None:
     policy = create_policy("ewsjf", replace(OFF, tier_weight=2.0))
-    for priority in range(-40, 41):
+    for priority in range(40, -41, -1):
         fill(policy, (f"r{priority}", 0.0, 4.0, 16.0), priority=priority)
     served = drain(policy, 1.0)
-    assert served[:37] == [f"r{priority}" for priority in range(-40, -3)]  # alike: by arrival
-    assert served[37:45] == [f"r{priority}" for priority in range(-3, 5)]
+    # Those beyond are alike, and go in the order of their arrival.
+    assert served[:37] == [f"r{priority}" for priority in range(-4, -41, -1)]
+    assert served[37:44] == [f"r{priority}" for priority in range(-3, 4)]
+    assert served[44:] == [f"r{priority}" for priority in range(40, 3, -1)]
 
 
 @pytest.mark.parametrize("name", sorted(set(POLICY_NAMES) - {"fcfs"}))

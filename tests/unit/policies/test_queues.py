@@ -9,14 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_client.model import Partition, PolicyParameters
-from sched_client.policies.queues import (
-    IDLE_ROUNDS,
-    MAX_BUBBLES,
-    MAX_DRAINING,
-    Queue,
-    QueueBook,
-    sizes_of,
-)
+from sched_client.policies.queues import Queue, QueueBook, sizes_of
+
+IDLE_ROUNDS, MAX_BUBBLES, MAX_DRAINING = 20, 8, 8
 
 SEEN = Partition(
     boundaries_s=(2.0,),
@@ -98,6 +93,7 @@ def test_a_bubble_is_dropped_after_twenty_idle_rounds_and_not_before() -> None:
     queues.leave(enter(queues, 0.7), 1.0)
     assert names(queues) == ["a", "b"]
     assert bubble.gone
+    assert bubble.emptied
     assert queues.queue_of(100.0) is not bubble
 
 
@@ -150,6 +146,29 @@ def test_when_too_many_queues_drain_those_that_wait_in_them_are_put_anew() -> No
         assert queue.gone
     assert told == [False] * MAX_DRAINING + [True, True]
     assert queue.emptied
+
+
+def test_nobody_comes_back_to_a_queue_that_was_forgotten() -> None:
+    # As they would from halves, during which nobody waits in queues.
+    queues = book()
+    left, drained = enter(queues, 0.7), enter(queues, 14.0)
+    queues.leave(left, 1.0)
+    queues.update(PolicyParameters(partition=Partition(queue_ids=("c",))))
+    assert (left.emptied, drained.emptied) == (True, False)
+    queues.leave(drained, 1.0)
+    queues.update(PolicyParameters(partition=SEEN))
+    assert drained not in queues.queues
+    assert drained.emptied
+
+
+def test_what_is_about_to_be_put_anew_keeps_its_bubble() -> None:
+    queues = book()
+    bubble = enter(queues, 100.0)
+    for _ in range(2 * IDLE_ROUNDS):
+        queues.leave(enter(queues, 0.7), 1.0)
+    queues.clear()
+    queues.leave(enter(queues, 0.7), 1.0)
+    assert enter(queues, 100.0) is bubble
 
 
 def test_the_rate_falls_with_the_mean_work() -> None:
