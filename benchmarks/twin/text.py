@@ -60,12 +60,12 @@ _LONG_QUANTILE: Final = 0.8
 
 # Queues cut at the median of all work, known beforehand, and a guard that suits their share.
 CUT: Final = Contender(
-    "ewsjf, cut at the median, φ .28", "ewsjf", guarded(0.28, between="shortest"), cuts=(0.5,)
+    "ewsjf, cut at the median, φ .22", "ewsjf", guarded(0.22, between="shortest"), cuts=(0.5,)
 )
 # The same without knowing it: a little more than half, so that who is called short here is.
 HALVES_TEXT: Final = Contender("ewsjf, halves .55, φ .28", "ewsjf", two_halves(0.28, 0.55))
 # Four fifths are short and one in three of the engine's seconds is theirs: more may pass.
-EIGHTY: Final = Contender("ewsjf, halves .85, φ .65 b₀ 30", "ewsjf", two_halves(0.65, 0.85, 30))
+EIGHTY: Final = Contender("ewsjf, halves .83, φ .5 b₀ 20", "ewsjf", two_halves(0.5, 0.83, 20))
 
 Mask = NDArray[np.bool_]
 JobsChange = Callable[[Job], Job]
@@ -313,7 +313,7 @@ def learned() -> Row:
     """Compare with estimates learned from nothing; the gateway tells chat from completion."""
     case = Case("Azure, types told, estimates learned", azure(2_000), 3, by_application)
     contenders = (HALVES, SJF, HRRN, FITTED, PAPER)
-    return _part(case, FITTED, _all("learned", *contenders), typed)
+    return _part(case, HALVES, _all("learned", *contenders), typed)
 
 
 def ewsjf_learned() -> Row:
