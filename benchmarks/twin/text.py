@@ -306,7 +306,10 @@ def mooncake() -> Row:
 def ewsjf() -> Row:
     """Compare on the workload of EWSJF's paper."""
     case = Case("EWSJF's workload", ewsjf_workload(6_000), 10, by_file)
-    return _part(case, EIGHTY, _all("true", EIGHTY, HALVES, SJF, HRRN, VLLM))
+    result = _part(case, EIGHTY, _all("true", EIGHTY, HALVES, SJF, HRRN, VLLM))
+    for table in result["tables"].values():
+        table["its paper claims, on real engines"] = {"tokens/s": "+13 to +54 %"}
+    return result
 
 
 def learned() -> Row:
