@@ -61,8 +61,8 @@ def curves(mean_tokens: float) -> tuple[Curve, ...]:
         Curve(
             "ewsjf, halves, other shares",
             tuple(
-                Contender(f"share {share:g}, φ .4", "ewsjf", two_halves(0.4, share))
-                for share in (0.36, 0.4, 0.42, 0.44, 0.46, 0.5)
+                Contender(f"share {share:g}, φ .28", "ewsjf", two_halves(0.28, share))
+                for share in (0.4, 0.44, 0.46, 0.5, 0.55, 0.6)
             ),
         ),
         Curve(
