@@ -2,7 +2,7 @@
 
 A thread and no process: beside what river brings scikit-learn takes 18 MiB here, where an
 interpreter of its own would hold 130 MiB; and numpy lets go of the interpreter's lock, so that
-calls are answered meanwhile (benchmarks/server.py measures both).
+calls are answered meanwhile (benchmarks/server_fits.py measures both).
 """
 
 import asyncio
