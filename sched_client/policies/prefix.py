@@ -50,11 +50,14 @@ class PrefixTree:
         node = self.capacity + place
         least[node] = value
         while node > 1:
+            if node & 1:
+                other = least[node - 1] + sums[node]
+            else:
+                value += sums[node + 1]
+                other = least[node + 1]
+            if other < value:  # noqa: PLR1730 -- min() is a call; this loop is hot
+                value = other
             node >>= 1
-            right = 2 * node + 1
-            value = least[right - 1] + sums[right]
-            if least[right] < value:  # noqa: PLR1730 -- min() is a call; this loop is hot
-                value = least[right]
             if least[node] == value:
                 return
             least[node] = value
@@ -64,18 +67,21 @@ class PrefixTree:
         least, sums = self.least, self.sums
         node = self.capacity + place
         least[node] = value
-        sums[node] -= amount
+        sums[node] = total = sums[node] - amount
         while node > 1:
+            if node & 1:
+                other = least[node - 1] + total
+                total += sums[node - 1]
+            else:
+                after = sums[node + 1]
+                value += after
+                total += after
+                other = least[node + 1]
+            if other < value:  # noqa: PLR1730 -- min() is a call; this loop is hot
+                value = other
             node >>= 1
-            left = 2 * node
-            right = left + 1
-            right_sum = sums[right]
-            sums[node] = sums[left] + right_sum
-            value = least[left] + right_sum
-            right_least = least[right]
-            if right_least < value:  # noqa: PLR1730 -- min() is a call; this loop is hot
-                value = right_least
             least[node] = value
+            sums[node] = total
         return value
 
     def least_before(self, place: int) -> float:
