@@ -15,8 +15,8 @@ from sched_client.settings import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 
 if TYPE_CHECKING:
     from sched_client.policies.cells import Cell
+    from sched_client.policies.chunk import Chunk
     from sched_client.policies.front import Block
-    from sched_client.policies.ledger import Chunk
 
 # 10^12 s is 30,000 years. Work beyond it is counted as this much by the guard, so that sums of
 # charges stay finite whatever an estimate says; the order itself compares the true value.

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sched_client.policies import WaitingEntry
-from sched_client.policies.ledger import Chunk, OvertakingLedger
+from sched_client.policies.chunk import Chunk
+from sched_client.policies.ledger import OvertakingLedger
 from sched_client.policies.waiting import Waiting
 
 
