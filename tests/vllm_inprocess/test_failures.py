@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sched_client import estimates as estimates_module
+from sched_client.model import Partition
 from sched_client.vllm import client as client_module
 from sched_client.vllm.scheduler import KappadScheduler
 from tests.support.vllm_fakes import FakeLink
@@ -27,6 +28,10 @@ PLACES = {
     "record_of": ("client", "record_of"),
     "note_waiting": ("client", "note_waiting"),
     "revised": ("client", "revised"),
+    "remains": ("client", "remains"),
+    "estimates.remains": ("estimates", "remains"),
+    "victims.arrange": ("victims", "arrange"),
+    "victims.restore": ("victims", "restore"),
     "queue.begin_step": ("queue", "begin_step"),
     "queue.switch": ("queue", "switch"),
     "queue.settle": ("queue", "settle"),
@@ -74,6 +79,7 @@ def _inject(monkeypatch: pytest.MonkeyPatch, client: Any, place: str) -> None:
         "client": client,
         "queue": client.queue,
         "tracker": client.tracker,
+        "victims": client.victims,
         "link": client.link,
         "ordered": type(client.queue._ordered),
         "estimates": client.estimates,
@@ -91,7 +97,15 @@ def test_an_exception_anywhere_leaves_first_come_first_served(
     place: str,
 ) -> None:
     # Few blocks, so that preemption calls prepend_request too.
-    driver, link = start("on", "sjf", max_num_seqs=4, blocks=94 * 4 + 20, length=lambda _: 80)
+    driver, link = start(
+        "on",
+        "ewsjf",
+        max_num_seqs=4,
+        blocks=94 * 4 + 20,
+        length=lambda _: 80,
+        preemption="least_lost",
+        partition=Partition(boundaries_s=(0.2, 0.5), queue_ids=("q1", "q2", "q3")),
+    )
     scheduler, lengths = driver.scheduler, clip_lengths(120)
     for index in range(60):
         scheduler.add_request(make_request(f"r{index}", lengths[index]))
@@ -100,7 +114,7 @@ def test_an_exception_anywhere_leaves_first_come_first_served(
     assert scheduler._kappad.failures == 0
     with caplog.at_level(logging.ERROR, logger="kappad"):
         _inject(monkeypatch, scheduler._kappad, place)
-        link.set(policy="sjf", phi=0.2)
+        link.set(policy="ewsjf", phi=0.2)
         # Every kind of call happens while it raises: arrivals, aborts, steps, ends, a new policy.
         for index in range(60, 90):
             scheduler.add_request(make_request(f"r{index}", lengths[index]))
@@ -130,7 +144,9 @@ def _run_until_failure_or_preemption(driver: Driver) -> None:
             return
         if round_ % 10 == 0:
             services = {"": link.snapshot.service_of("").__class__(overhead_s=1.0 + round_)}
-            link.publish(services=services)
+            bounds = (0.3 + 0.01 * round_,)
+            queues = {"whisper-test": Partition(boundaries_s=bounds, queue_ids=("q1", "q2"))}
+            link.publish(services=services, partitions=queues)
         driver.step()
 
 

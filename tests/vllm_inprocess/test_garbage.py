@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from sched_client.model import Partition
 from tests.support.collector import counted_by
 from tests.vllm_inprocess.engine import clip_lengths, make_request
 
+QUEUES = Partition(boundaries_s=(0.2, 0.5), queue_ids=("q1", "q2", "q3"))
 # Between two doublings of the hrrn tree (at 384 and 768), which make lists of their own.
 WAITING, ARRIVALS = 400, 300
 # What comes with the first or with one of many: a table of the guard's ledger, a cached value.
@@ -15,13 +17,15 @@ ONCE = 60
 
 
 @pytest.mark.parametrize("mode", ["on", "shadow"])
-@pytest.mark.parametrize("policy", ["sjf", "hrrn"])
+@pytest.mark.parametrize("policy", ["sjf", "hrrn", "ewsjf", "ewsjf-paper", "halves"])
 def test_an_arrival_leaves_three_objects_of_which_one_is_vllms(
     start: Callable[..., Any], mode: str, policy: str
 ) -> None:
     # More, and the collector runs in so many arrivals that their 99th percentile is its own time
     # (benchmarks/scheduler.py): our record, the policy's item, vLLM's event.
-    driver, _ = start(mode, policy, max_num_seqs=1)
+    chosen = {"between": "halves"} if policy == "halves" else {"within": "score"}
+    name = "ewsjf" if policy == "halves" else policy
+    driver, _ = start(mode, name, max_num_seqs=1, partition=QUEUES, **chosen)
     lengths = clip_lengths(WAITING + ARRIVALS)
     requests = [make_request(f"r{number}", s) for number, s in enumerate(lengths)]
     for request in requests[:WAITING]:

@@ -4,14 +4,16 @@ import enum
 import importlib
 import json
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-from vllm.v1.core.sched.request_queue import RequestQueue
+from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 
 import sched_client.vllm
 from sched_client.vllm import doctor, shim
+from sched_client.vllm.scheduler import victims_of
 from tests.vllm_inprocess.engine import Driver, build_scheduler, make_request
 
 
@@ -55,6 +57,35 @@ def test_each_missing_attribute_gives_the_stock_class_and_one_warning(
     assert doctor.main([]) == 1
 
 
+@pytest.mark.parametrize("need", shim.PREEMPTION_NEEDS, ids=lambda need: need.path)
+def test_what_only_preemption_needs_leaves_the_rest_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    need: shim.Need,
+) -> None:
+    _remove(monkeypatch, need)
+    with caplog.at_level(logging.WARNING, logger="kappad"):
+        assert victims_of(SimpleNamespace(policy=SchedulingPolicy.FCFS)) is None
+    (warning,) = [record for record in caplog.records if record.name == "kappad"]
+    assert need.path in warning.getMessage()
+    missing = [f.name for f in shim.examine() if f.problem]
+    assert all(need.path in name for name in missing)  # what else kappad needs is there
+    assert doctor.main(["--json"]) == bool(missing)
+    told = json.loads(capsys.readouterr().out)
+    assert [f["name"] for f in told["preemption"] if not f["ok"]] == [f"{need.module}.{need.path}"]
+    doctor.main([])
+    assert f"NO   missing: {need.module}.{need.path}" in capsys.readouterr().out
+
+
+def test_where_vllm_schedules_by_priority_it_preempts_by_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scheduler = build_scheduler(vllm_policy="priority")
+    assert victims_of(scheduler) is None
+    assert not [record for record in caplog.records if record.name == "kappad"]
+
+
 def test_the_stock_class_that_is_given_is_the_asynchronous_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -96,6 +127,8 @@ def test_this_vllm_fits(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["vllm_version"]
     assert {check["ok"] for check in told["checks"]} == {True}
     assert len(told["checks"]) == len(shim.NEEDS) + 1
+    assert {check["ok"] for check in told["preemption"]} == {True}
+    assert len(told["preemption"]) == len(shim.PREEMPTION_NEEDS)
 
 
 def test_vllm_resolves_the_name_as_it_does_for_scheduler_cls() -> None:
