@@ -23,7 +23,7 @@ class PartitionConfig:
     least_separation : float
         Distance of neighbouring classes in their deviation (Ashman's D, `separations`), ≥ 0: what
         is nearer is one class that is not log-normal. 2 is Ashman's own limit. The traces in
-        benchmarks/traces come to 1 to 5 queues at 2 (BIC alone: 1 to 8), and classes that are 3
+        benchmarks/traces come to 1 to 6 queues at 2 (BIC alone: 1 to 8), and classes that are 3
         apart are found as before.
     least_share, least_count : float, int
         A queue holds at least this share and this many of the points. So few batch jobs make a
