@@ -4,7 +4,6 @@ import struct
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
-from sched_client.model import PolicyParameters
 from sched_client.policies.queues import Queue, QueueBook
 from sched_client.policies.waiting import Waiting
 
@@ -33,7 +32,7 @@ class Cell:
         The head's score is ``urgency + fairness · density + rate · (now - enqueued_s)``.
     shortness : float
         What it is worth where the shortest queue goes first.
-    enqueued_s, service_s, tokens, work : float
+    enqueued_s, work : float
         The head's own.
 
     Notes
@@ -53,9 +52,7 @@ class Cell:
         "head",
         "queue",
         "rate",
-        "service_s",
         "shortness",
-        "tokens",
         "urgency",
         "work",
     )
@@ -66,7 +63,7 @@ class Cell:
         self.head: Waiting | None = None
         self.urgency = self.fairness = self.rate = self.shortness = 0.0
         self.enqueued_s = 0.0
-        self.service_s = self.tokens = self.work = 1.0
+        self.work = 1.0
         # Any: sequence numbers where arrival ranks, else bytes; never both at a time.
         self._heap: list[Any] = []
         self._items: dict[Any, Waiting] = {}
@@ -79,15 +76,15 @@ class Cell:
         if not book.by_arrival:
             self._ranked_by = (book.parameters.w_urgency, self.queue.rate)
 
-    def weigh(self, parameters: PolicyParameters) -> None:
+    def weigh(self, book: QueueBook) -> None:
         """Take over weights and the queue's rate for the scores of heads."""
-        self.fairness = self.factor * parameters.w_fairness
+        self.fairness = self.factor * book.parameters.w_fairness
         self.rate = self.factor * self.queue.rate
         self.shortness = self.factor / self.queue.size_s
         if self.head is not None:
-            self._lead(self.head, parameters.w_urgency)
+            self._lead(self.head, book)
 
-    def push(self, item: Waiting, w_urgency: float) -> None:
+    def push(self, item: Waiting, book: QueueBook) -> None:
         """Take in a waiting item."""
         rank: Any = item.sequence
         if self._ranked_by is not None:
@@ -96,9 +93,9 @@ class Cell:
         self._items[rank] = item
         heappush(heap, rank)
         if heap[0] == rank:
-            self._lead(item, w_urgency)
+            self._lead(item, book)
 
-    def discard(self, item: Waiting, w_urgency: float) -> None:
+    def discard(self, item: Waiting, book: QueueBook) -> None:
         """Forget an item that is in it."""
         heap, items = self._heap, self._items
         rank: Any = item.sequence if self._ranked_by is None else item.rank
@@ -117,15 +114,16 @@ class Cell:
         while head is None:
             heappop(heap)
             head = items.get(heap[0])
-        self._lead(head, w_urgency)
+        self._lead(head, book)
 
-    def _lead(self, head: Waiting, w_urgency: float) -> None:
+    def _lead(self, head: Waiting, book: QueueBook) -> None:
         self.head = head
-        self.urgency = self.factor * (w_urgency / head.tokens)
         self.enqueued_s = head.enqueued_s
-        self.service_s = head.service_s
-        self.tokens = head.tokens
         self.work = head.work
+        if book.value is None:
+            self.urgency = self.factor * (book.parameters.w_urgency / head.tokens)
+        else:
+            book.value(self)
 
 
 def _by_score(item: Waiting, w_urgency: float, rate: float) -> bytes:

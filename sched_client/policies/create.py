@@ -7,7 +7,7 @@ from typing import Final
 from sched_client.model import PolicyParameters
 from sched_client.policies.base import Policy
 from sched_client.policies.ewsjf import QueuedOrders
-from sched_client.policies.ewsjf_paper import paper_scores
+from sched_client.policies.ewsjf_paper import paper_orders
 from sched_client.policies.fcfs import Fcfs
 from sched_client.policies.guarded import FixedOrders, GuardedPolicy
 from sched_client.policies.hrrn import HighestRatioFirst
@@ -32,8 +32,7 @@ def _ewsjf(parameters: PolicyParameters) -> Policy:
 
 def _ewsjf_paper(parameters: PolicyParameters) -> Policy:
     check_parameters(parameters)
-    orders = QueuedOrders(QueueBook(parameters, only_heads=True), paper_scores())
-    return GuardedPolicy("ewsjf-paper", orders, parameters)
+    return GuardedPolicy("ewsjf-paper", paper_orders(parameters), parameters)
 
 
 _POLICIES: Final[Mapping[str, Callable[[PolicyParameters], Policy]]] = MappingProxyType(

@@ -4,11 +4,9 @@ The definitions and their reasons: docs/policies.md.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Callable
 
-from sched_client.model import Between, PolicyParameters
+from sched_client.model import PolicyParameters
 from sched_client.policies.cells import Cell
 from sched_client.policies.halves import Halves
 from sched_client.policies.orders import KeyedOrder, Order
@@ -64,12 +62,12 @@ class HeadsFirst:
         cell = cells.get(queue)
         if cell is None:
             cell = cells[queue] = Cell(queue, tier_factor(tier, parameters.tier_weight))
-            cell.weigh(parameters)
+            cell.weigh(book)
         if cell.head is None:
             self._busy.append(cell)
             cell.open(book)
         item.cell = cell
-        cell.push(item, parameters.w_urgency)
+        cell.push(item, book)
         book.enter(queue, item.tokens)
         self._count += 1
 
@@ -78,7 +76,7 @@ class HeadsFirst:
         book, cell = self._book, item.cell
         if cell is None:
             raise RuntimeError("discard() of an item that is in no queue")
-        cell.discard(item, book.parameters.w_urgency)
+        cell.discard(item, book)
         if cell.head is None:
             self._busy.remove(cell)
         book.leave(cell.queue, item.tokens)
@@ -110,19 +108,22 @@ class HeadsFirst:
         """Take over what changed in the book, and forget the cells of queues that are gone."""
         book = self._book
         self._version = book.version
-        self._scores = self._fixed_scores or SCORES[book.parameters.between]
+        self._scores = self._fixed_scores or _scores_of(book.parameters)
         for cells in self._cells.values():
             for queue, cell in list(cells.items()):
                 if cell.head is None and queue.gone:
                     del cells[queue]
                 else:
-                    cell.weigh(book.parameters)
+                    cell.weigh(book)
+
+
+def by_line(cells: list[Cell], book: QueueBook, now_s: float) -> list[float]:  # noqa: ARG001 -- as all
+    """Add urgency and aging."""
+    return [cell.urgency + cell.rate * (now_s - cell.enqueued_s) for cell in cells]
 
 
 def _by_score(cells: list[Cell], book: QueueBook, now_s: float) -> list[float]:
     """Add urgency, aging and the queue's density: its requests a token that waits anywhere."""
-    if not book.parameters.w_fairness:
-        return [cell.urgency + cell.rate * (now_s - cell.enqueued_s) for cell in cells]
     each = TOKEN / book.tokens
     return [
         cell.urgency
@@ -142,9 +143,12 @@ def _by_size(cells: list[Cell], book: QueueBook, now_s: float) -> list[float]:  
     return [cell.shortness for cell in cells]
 
 
-SCORES: Final[Mapping[Between, Scores]] = MappingProxyType(
-    {"score": _by_score, "ratio": _by_ratio, "shortest": _by_size}
-)
+def _scores_of(parameters: PolicyParameters) -> Scores:
+    if parameters.between == "ratio":
+        return _by_ratio
+    if parameters.between == "shortest":
+        return _by_size
+    return _by_score if parameters.w_fairness else by_line
 
 
 class QueuedOrders:

@@ -10,8 +10,9 @@ queue and C(b) the time it costs. Only heads are scored; a queue keeps the order
 from math import log
 from typing import Final, NamedTuple
 
+from sched_client.model import PolicyParameters
 from sched_client.policies.cells import Cell
-from sched_client.policies.ewsjf import Scores
+from sched_client.policies.ewsjf import QueuedOrders, Scores, by_line
 from sched_client.policies.queues import TOKEN, QueueBook
 
 
@@ -44,30 +45,49 @@ class PaperWeights(NamedTuple):
 PAPER_WEIGHTS: Final = PaperWeights()
 
 
-def paper_scores(weights: PaperWeights = PAPER_WEIGHTS) -> Scores:
-    """Make the paper's score of heads.
+def paper_orders(
+    parameters: PolicyParameters, weights: PaperWeights = PAPER_WEIGHTS
+) -> QueuedOrders:
+    """Make the orders of a policy that goes by the paper's score.
 
     Parameters
     ----------
+    parameters : PolicyParameters
+        Hold the partition and the weight of tiers.
     weights : PaperWeights
-        Its parameters.
+        The score's own.
 
     Returns
     -------
-    callable
-        For `sched_client.policies.ewsjf.HeadsFirst`. Sizes are a request's estimated tokens, as
-        its prompt says little of what a transcription costs, and C(b) its estimated service.
+    QueuedOrders
+        Sizes are a request's estimated tokens, as its prompt says little of what a transcription
+        costs, and C(b) its estimated service.
     """
     w_base, a_u, b_u, a_f, b_f = weights
 
-    def scores(cells: list[Cell], _book: QueueBook, now_s: float) -> list[float]:
-        values = []
-        for cell in cells:
-            queue, tokens = cell.queue, cell.tokens
-            mean = queue.tokens / (TOKEN * queue.count)
-            waited = (now_s - cell.enqueued_s) / cell.service_s
-            worth = w_base + (a_u * mean + b_u) * waited + (a_f * mean + b_f) * log(tokens + 1.0)
-            values.append(cell.factor * (queue.position / (tokens + 1.0)) * worth)
-        return values
+    def value(cell: Cell) -> None:
+        # Without slopes a score is a line in time that stands as long as the head does.
+        head = cell.head
+        if head is not None:
+            size = head.tokens + 1.0
+            factor = cell.factor * (cell.queue.position / size)
+            cell.urgency = factor * (w_base + b_f * log(size))
+            cell.rate = factor * b_u / head.service_s
 
-    return scores
+    def sloped(cells: list[Cell], _book: QueueBook, now_s: float) -> list[float]:
+        return [_score(cell, weights, now_s) for cell in cells]
+
+    scores: Scores = sloped if a_u or a_f else by_line
+    return QueuedOrders(QueueBook(parameters, value), scores)
+
+
+def _score(cell: Cell, weights: PaperWeights, now_s: float) -> float:
+    """Score a head where its weights move with what waits in its queue."""
+    w_base, a_u, b_u, a_f, b_f = weights
+    head, queue = cell.head, cell.queue
+    if head is None:
+        raise RuntimeError("a queue without a head was scored")
+    size, mean = head.tokens + 1.0, queue.tokens / (TOKEN * queue.count)
+    waited = (now_s - head.enqueued_s) / head.service_s
+    worth = w_base + (a_u * mean + b_u) * waited + (a_f * mean + b_f) * log(size)
+    return cell.factor * (queue.position / size) * worth

@@ -5,10 +5,14 @@ waits: another partition changes where the next ones go, in O(queues). Standard 
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sched_client.model import Partition, PolicyParameters
+
+if TYPE_CHECKING:
+    from sched_client.policies.cells import Cell
 
 # Beyond these of what a queue was seen to hold, a request is none of its own (EWSJF, §3.2).
 LOWER_TOLERANCE: Final = 0.90
@@ -93,13 +97,16 @@ class QueueBook:
     ----------
     parameters : PolicyParameters
         Holds the partition and what ages a queue.
-    only_heads : bool
-        Whether a queue keeps the order of arrival whatever ``within`` says.
+    value : callable, optional
+        Sets a cell's ``urgency`` and ``rate`` by its head, in place of ewsjf's own; then a queue
+        keeps the order of arrival whatever ``within`` says.
 
     Attributes
     ----------
     parameters : PolicyParameters
         The latest.
+    value : callable or None
+        As given.
     by_arrival : bool
         Whether queues keep the order of arrival.
     version : int
@@ -112,20 +119,22 @@ class QueueBook:
         "_bounds",
         "_bubbles",
         "_draining",
-        "_only_heads",
         "_opened",
         "_queues",
         "_rounds",
         "by_arrival",
         "parameters",
         "tokens",
+        "value",
         "version",
     )
 
-    def __init__(self, parameters: PolicyParameters, *, only_heads: bool = False) -> None:
+    def __init__(
+        self, parameters: PolicyParameters, value: Callable[["Cell"], None] | None = None
+    ) -> None:
         self.parameters = parameters
-        self.by_arrival = only_heads or parameters.within == "fcfs"
-        self._only_heads = only_heads
+        self.value = value
+        self.by_arrival = value is not None or parameters.within == "fcfs"
         self.version = 0
         self.tokens = 0
         self._rounds = self._opened = 0
@@ -176,7 +185,7 @@ class QueueBook:
         before, self.parameters = self.parameters, parameters
         self._let_go(self._draining)
         self._draining = self.draining
-        self.by_arrival = self._only_heads or parameters.within == "fcfs"
+        self.by_arrival = self.value is not None or parameters.within == "fcfs"
         if parameters.partition == before.partition:
             self._renew()
         else:
@@ -191,7 +200,7 @@ class QueueBook:
         after = self.parameters
         if before.tier_weight != after.tier_weight:
             return True
-        if self._only_heads or before.within == after.within == "fcfs":
+        if self.value is not None or before.within == after.within == "fcfs":
             return False
         if before.within != after.within or before.aging_rate or after.aging_rate:
             return _ranked_by(before) != _ranked_by(after)

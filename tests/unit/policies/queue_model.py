@@ -176,8 +176,9 @@ class QueueModel:
         wait = now_s - job.enqueued_s
         if self.name == "ewsjf-paper":
             size = job.tokens + 1.0  # both slopes of the weights are 0
-            worth = 1.0 + 1.0 * (wait / job.service_s) + 0.5 * math.log(size)
-            return factor * (queue.position / size) * worth
+            factor *= queue.position / size
+            score = factor * (1.0 + 0.5 * math.log(size))
+            return score + factor * 1.0 / job.service_s * wait
         if parameters.between == "ratio":
             return wait / job.work
         if parameters.between == "shortest":

@@ -10,10 +10,8 @@ import pytest
 
 from sched_client.model import Partition, PolicyParameters
 from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_policy
-from sched_client.policies.ewsjf import HeadsFirst
-from sched_client.policies.ewsjf_paper import PaperWeights, paper_scores
-from sched_client.policies.queues import QueueBook
-from sched_client.policies.waiting import Waiting
+from sched_client.policies.ewsjf_paper import PaperWeights, paper_orders
+from sched_client.policies.guarded import GuardedPolicy
 from tests.support.collector import counted_by
 
 TWO = Partition(boundaries_s=(1.0,), queue_ids=("short", "long"), means_s=(0.5, 4.0))
@@ -139,20 +137,14 @@ def test_the_papers_score() -> None:
 
 
 def test_the_papers_weights_are_lines_over_the_queues_mean() -> None:
-    book = QueueBook(OFF, only_heads=True)
-    order = HeadsFirst(book)
-    entries = (("s", 6.0, 0.5, 9.0), ("l", 0.0, 4.0, 99.0), ("m", 0.0, 4.0, 301.0))
-    for number, (request_id, enqueued_s, service_s, tokens) in enumerate(entries):
-        entry = WaitingEntry(request_id, enqueued_s, service_s, tokens)
-        order.push(Waiting(entry, service_s, number, returned=False))
+    # Means 9 and (99 + 301)/2 = 200: w_urg 0.59 and 2.5, w_fair 0.43 and 4.25. At t:
+    # 1/10 · (2 + 0.59·(t - 6)/0.5 + 0.43·ln 10) and 2/100 · (2 + 2.5·t/4 + 4.25·ln 100), which
+    # are equal at 7.966. With the heads' own sizes for means the short one leads from the start.
     weights = PaperWeights(w_base=2.0, a_u=0.01, b_u=0.5, a_f=0.02, b_f=0.25)
-    # Means 9 and (99 + 301)/2 = 200: w_urg 0.59 and 2.5, w_fair 0.43 and 4.25; waits 2 and 8.
-    assert paper_scores(weights)(order._busy, book, 8.0) == pytest.approx(
-        [
-            1.0 / 10.0 * (2.0 + 0.59 * 2.0 / 0.5 + 0.43 * math.log(10.0)),
-            2.0 / 100.0 * (2.0 + 2.5 * 8.0 / 4.0 + 4.25 * math.log(100.0)),
-        ]
-    )
+    for now_s, expected in ((7.96, "long"), (7.97, "short")):
+        policy = GuardedPolicy("ewsjf-paper", paper_orders(OFF, weights), OFF)
+        fill(policy, ("short", 6.0, 0.5, 9.0), ("long", 0.0, 4.0, 99.0), ("x", 0.0, 4.0, 301.0))
+        assert policy.peek(now_s).request_id == expected
 
 
 # -- tiers
