@@ -52,6 +52,7 @@ class OvertakingLedger:
         "_count",
         "_end",
         "_firsts",
+        "_last",
         "_live",
         "_phi",
         "_served",
@@ -59,6 +60,10 @@ class OvertakingLedger:
         "_total",
         "_youngest",
     )
+
+    _last: Chunk
+    _top: PrefixTree
+    _firsts: list[float]
 
     def __init__(self, phi: float) -> None:
         self._phi = phi
@@ -85,7 +90,7 @@ class OvertakingLedger:
         self._append(item, self._youngest)
 
     def _append(self, item: Waiting, age: float) -> None:
-        chunk = self._tail()
+        chunk = self._last
         if chunk.end == chunk.capacity:
             chunk = self._open(age)
         slot = chunk.end
@@ -103,7 +108,7 @@ class OvertakingLedger:
             pass
         elif slot > 0 and chunk.items[slot - 1] is None:
             slot -= 1
-        elif slot == chunk.end and number == self._end - 1:
+        elif slot == chunk.end and chunk is self._last:
             self._append(item, age)
             return
         elif slot == chunk.end < chunk.capacity:
@@ -202,12 +207,6 @@ class OvertakingLedger:
     def _sum_after(self, chunk: Chunk, slot: int) -> float:
         return chunk.sum_after(slot) + self._top.sum_after(chunk.number)
 
-    def _tail(self) -> Chunk:
-        chunk = self._chunks[self._end - 1]
-        if chunk is None:
-            raise RuntimeError("the last chunk is never dropped")
-        return chunk
-
     def _all_ages(self) -> list[float]:
         return [item.chunk.ages[item.slot] for item in self]
 
@@ -218,12 +217,11 @@ class OvertakingLedger:
 
     def _open(self, first: float) -> Chunk:
         """Put an empty chunk at the end."""
-        tail = self._tail()
-        if not tail.count:
-            self._drop(tail)
+        if not self._last.count:
+            self._drop(self._last)
         if self._end == self._top.capacity:
             self._number()
-        chunk = Chunk(self._slots())
+        chunk = self._last = Chunk(self._slots())
         chunk.number = self._end
         self._chunks[self._end] = chunk
         self._firsts[self._end] = first
@@ -250,8 +248,8 @@ class OvertakingLedger:
         count = chunk.count
         if count & (count - 1):
             return  # for how many are left to try again is a matter of halves
-        if chunk.number == self._end - 1:
-            # The tail keeps room for arrivals.
+        if chunk is self._last:
+            # The last one keeps room for arrivals.
             if 2 * chunk.end > chunk.capacity > _LEAST_SLOTS:
                 self._refill(chunk, max(self._slots(), self._slots_for(count)))
             return
@@ -259,7 +257,7 @@ class OvertakingLedger:
             self._drop(chunk)
         else:
             after = self._chunks[self._top.next(chunk.number)]
-            if after is not None and after.number != self._end - 1:
+            if after is not None and after is not self._last:
                 self._join(chunk, after)
             if chunk.count * _SPARSE <= chunk.capacity > _LEAST_SLOTS:
                 self._refill(chunk, self._slots_for(chunk.count))
@@ -329,6 +327,8 @@ class OvertakingLedger:
             capacity *= 2
         room = capacity - len(chunks)
         self._live = self._end = len(chunks)
+        if chunks:
+            self._last = chunks[-1]  # or one is about to be opened
         self._chunks: list[Chunk | None] = [*chunks, *[None] * room]
         self._firsts = firsts + [0.0] * room
         for number, chunk in enumerate(chunks):

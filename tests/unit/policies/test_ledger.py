@@ -128,7 +128,7 @@ def test_many_that_come_back_stand_where_they_stood() -> None:
     for item in items:
         ledger.serve(item)
         accounts.take_out(0, item.charge)
-    assert [chunk for chunk in ledger._chunks if chunk is not None] == [ledger._tail()]
+    assert [chunk for chunk in ledger._chunks if chunk is not None] == [ledger._last]
     back = list(range(2000))
     random.Random(1).shuffle(back)
     for number in [*back[:500], *range(2500, 2000, -1), *back[500:]]:
