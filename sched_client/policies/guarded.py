@@ -1,6 +1,7 @@
 """A policy: an order proposes, the guard may say "the oldest instead". Standard library only."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Protocol
 
 from sched_client.model import PolicyParameters
@@ -141,8 +142,10 @@ class GuardedPolicy:
         self._lanes.push(item)
 
     def _admit(self, entry: WaitingEntry, *, returned: bool) -> Waiting:
-        check_entry(entry)
-        request_id = entry.request_id
+        request_id, enqueued_s, service_s, tokens, _, _, priority = entry
+        # The usual case without a call: this runs for each request on the engine's thread.
+        if not (0.0 < service_s < inf > tokens > 0.0 and -inf < enqueued_s < inf):
+            check_entry(entry)
         if request_id in self._by_id:
             raise ValueError(
                 f"request {request_id!r} is waiting already, and an id may wait once; "
@@ -150,10 +153,9 @@ class GuardedPolicy:
             )
         self._sequence += 1
         parameters = self._parameters
-        # As `work_of`, without a call for each arrival.
-        work = entry.service_s if parameters.order_by == "service" else entry.tokens
+        work = service_s if parameters.order_by == "service" else tokens
         item = Waiting(entry, work, self._sequence, returned=returned)
-        if item.priority:
+        if priority:
             item.weigh(parameters)
         self._by_id[request_id] = item
         return item
