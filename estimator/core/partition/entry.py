@@ -11,7 +11,7 @@ from estimator.core.partition.fitting import Fit, FitJob, Incumbent
 from estimator.core.partition.mixture import Mixture
 from estimator.core.partition.refine import Cut
 from estimator.core.partition.revision import PartitionRevision, PartitionStatus
-from estimator.core.partition.sample import BLOCK, Sample
+from estimator.core.partition.sample import BLOCK, Points, Sample
 from estimator.core.partition.triggers import Trigger
 from estimator.core.partition.work import log_work
 from sched_client.model import ServiceTime
@@ -40,14 +40,13 @@ class ModelEntry:
     """
 
     __slots__ = (
-        "_add", "_fits", "_next_number", "_rates_at", "_revisions", "config", "incumbent", "out",
+        "_fits", "_next_number", "_rates_at", "_revisions", "config", "incumbent", "out",
         "sample", "text", "trigger",
     )  # fmt: skip
 
     def __init__(self, config: PartitionConfig) -> None:
         self.config = config
         self.sample = Sample(config.capacity, config.seed)
-        self._add = self.sample.add
         self.trigger = Trigger(config)
         self.incumbent: Incumbent | None = None
         self.out = False
@@ -56,11 +55,8 @@ class ModelEntry:
         self._fits = self._revisions = 0
         self._rates_at = 0
 
-    def observe(self, tokens: float, prompt_tokens: float, seconds: float) -> None:
-        """Take one completion."""
-        block = self._add(tokens, prompt_tokens, seconds)
-        if block is None:
-            return
+    def block(self, block: Points) -> None:
+        """Take note of the points that `Sample.add` gave."""
         incumbent = self.incumbent
         if incumbent is not None:
             x = log_work(block.astype(np.float64), incumbent.service)

@@ -33,11 +33,6 @@ class Sample:
     seed : int
         Of the random slots, ≥ 0.
 
-    Attributes
-    ----------
-    n_seen_ : int
-        Points taken so far.
-
     Notes
     -----
     Each point goes in; once the reservoir is full it takes the place of a random one. So after t
@@ -51,11 +46,12 @@ class Sample:
     algorithm 2.1 with p_in = 1.
     """
 
-    __slots__ = ("_held", "_pending", "_points", "_seed", "capacity", "n_seen_")
+    __slots__ = ("_held", "_n_put", "_pending", "_points", "_seed", "capacity")
 
     def __init__(self, capacity: int, seed: int = 0) -> None:
         self.capacity = capacity
-        self.n_seen_ = 0
+        # Points that are no longer pending.
+        self._n_put = 0
         self._seed = seed
         self._held = 0
         # Grows with what it holds: most models never fill it.
@@ -66,15 +62,20 @@ class Sample:
         """Give how many points `points` gives."""
         return self._held + len(self._pending)
 
+    @property
+    def n_seen_(self) -> int:
+        """Points taken so far."""
+        return self._n_put + len(self._pending)
+
     def add(self, tokens: float, prompt_tokens: float, seconds: float) -> Points | None:
         """Take a point; give the last `BLOCK` points each time so many have come, else None."""
-        self.n_seen_ += 1
         pending = self._pending
         pending.append((tokens, prompt_tokens, seconds))
         if len(pending) < BLOCK:
             return None
         block = np.array(pending, dtype=np.float32)
         pending.clear()
+        self._n_put += BLOCK
         self._put(block)
         return block
 
@@ -85,7 +86,7 @@ class Sample:
             self._points = np.concatenate([self._points[: self._held], fill])
             self._held += len(fill)
         if len(rest):
-            numbers = np.arange(self.n_seen_ - len(rest), self.n_seen_, dtype=np.uint64)
+            numbers = np.arange(self._n_put - len(rest), self._n_put, dtype=np.uint64)
             slots = _hashed(numbers, self._seed) >> _TOP_BITS
             # Where two of a block meet the later one stays, as if they had come one by one.
             self._points[(slots * np.uint64(self.capacity)) >> _TOP_BITS] = rest
@@ -127,7 +128,7 @@ class Sample:
             raise ValueError("the sample holds values that are not finite")
         self._points, self._held = points.copy(), len(points)
         self._pending = [(float(a), float(b), float(c)) for a, b, c in state["pending"]]
-        self.n_seen_ = int(state["n_seen"])
+        self._n_put = int(state["n_seen"]) - len(self._pending)
 
 
 def _hashed(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:

@@ -1,7 +1,7 @@
 """The partitions of all models: what is observed, when a fit is due, what it changes."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -10,11 +10,13 @@ from estimator.core.partition.config import PartitionConfig
 from estimator.core.partition.entry import ModelEntry
 from estimator.core.partition.fitting import Fit, FitJob
 from estimator.core.partition.revision import PartitionRevision, PartitionStatus
+from estimator.core.partition.sample import Points
 from estimator.core.partition.work import log_work
 from sched_client.model import ServiceTime
 from sched_client.settings import Partition
 
 _DEFAULT: Final = PartitionConfig()
+Add = Callable[[float, float, float], Points | None]
 
 
 class PartitionTable:
@@ -30,7 +32,7 @@ class PartitionTable:
         self.config = config
         self._models: OrderedDict[str, ModelEntry] = OrderedDict()
         # Nearly all completions are of one model: no look-up then.
-        self._last: tuple[str | None, ModelEntry] = (None, ModelEntry(config))
+        self._last = self._nobody()
 
     def observe(
         self, model: str, tokens: float, prompt_tokens: float, service_s: float = 0.0
@@ -49,10 +51,13 @@ class PartitionTable:
         service_s : float
             Seconds it was resident; 0 if unknown.
         """
-        last, entry = self._last
+        last, entry, add = self._last
         if model != last:
             entry = self._entry(model)
-        entry.observe(tokens, prompt_tokens, service_s)
+            add = entry.sample.add
+        block = add(tokens, prompt_tokens, service_s)
+        if block is not None:
+            entry.block(block)
 
     def _entry(self, model: str) -> ModelEntry:
         entry = self._models.get(model)
@@ -62,8 +67,12 @@ class PartitionTable:
                 self._models.popitem(last=False)
         else:
             self._models.move_to_end(model)
-        self._last = (model, entry)
+        self._last = (model, entry, entry.sample.add)
         return entry
+
+    def _nobody(self) -> tuple[str | None, ModelEntry, Add]:
+        entry = ModelEntry(self.config)
+        return None, entry, entry.sample.add
 
     def note_drift(self, model: str) -> None:
         """Make a model due: its mix, κ or service time was found to have changed."""
@@ -169,7 +178,7 @@ class PartitionTable:
             If it is damaged.
         """
         self._models.clear()
-        self._last = (None, ModelEntry(self.config))
+        self._last = self._nobody()
         for name, row in state.items():
             entry = self._models[name] = ModelEntry(self.config)
             entry.restore(row)
