@@ -8,6 +8,7 @@ from vllm.pooling_params import PoolingParams
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.v1.request import Request, RequestStatus
 
+from sched_client.options import ClientOptions
 from tests.vllm_inprocess.engine import (
     ENGLISH_PROMPT,
     audio_feature,
@@ -250,3 +251,48 @@ def test_priority_of_vllm_goes_first_in_its_priority_mode(start: Callable[..., A
         driver.scheduler.add_request(make_request(f"r{index}", seconds, priority=priority))
     driver.run()
     assert driver.admitted == ["r2", "r1", "r0", "r3"]
+
+
+@pytest.mark.parametrize("policy", ["sjf", "hrrn", "ewsjf"])
+@pytest.mark.parametrize("trust", [True, False])
+def test_a_tier_is_a_hint_that_must_be_trusted(
+    start: Callable[..., Any], policy: str, trust: bool
+) -> None:
+    options = ClientOptions(trust_hints=trust)
+    driver, link = start("on", policy, options=options, max_num_seqs=1, between="shortest")
+    for index, (seconds, tier) in enumerate([(2.0, "free"), (29.0, "paid"), (5.0, ["paid"])]):
+        request = make_request(f"r{index}", seconds, extra_args={"tier": tier})
+        driver.scheduler.add_request(request)
+    driver.clock.now_s += 1.0
+    driver.run()
+    if trust:
+        assert driver.admitted == ["r1", "r2", "r0"]
+    elif policy == "ewsjf":  # one queue, by arrival
+        assert driver.admitted == ["r0", "r1", "r2"]
+    else:
+        assert driver.admitted == ["r0", "r2", "r1"]
+    assert {r.priority for r in link.reports} == ({-1, 0, 1} if trust else {0})
+
+
+@pytest.mark.parametrize("policy", ["sjf", "hrrn", "ewsjf"])
+def test_those_who_pay_do_not_starve_those_who_do_not(
+    start: Callable[..., Any], policy: str
+) -> None:
+    options = ClientOptions(trust_hints=True)
+    driver, link = start(
+        "on", policy, options=options, max_num_seqs=1, phi=0.3, burst_requests=2.0, w_fairness=1.0
+    )
+    scheduler = driver.scheduler
+    scheduler.add_request(make_request("free", 20.0, extra_args={"tier": "free"}))
+    admitted_after = None
+    for index in range(200):
+        scheduler.add_request(make_request(f"paid{index}", 5.0, extra_args={"tier": "paid"}))
+        driver.step()
+        if "free" in driver.admitted and admitted_after is None:
+            admitted_after = len(driver.admitted) - 1
+    driver.run()
+    # 0.05 + 0.16 s of work each; the guard lets 2 · 0.3 s and three tenths of what is served by.
+    work = 0.05 + 0.01 * 3.2 * 5.0
+    assert admitted_after is not None
+    assert 1 <= admitted_after <= 1 + 2.0 * 0.3 / (1.0 - 0.3) / work
+    assert link.status.failures == 0
