@@ -28,8 +28,9 @@ class Cell:
         What the tier multiplies scores by.
     head : Waiting or None
         The one that goes next of it; None when it is empty.
-    urgency, fairness, rate : float
-        The head's score is ``urgency + fairness · density + rate · (now - enqueued_s)``.
+    level, rate, fairness : float
+        The head's score is ``level + rate · now + fairness · density``: its level is what it is
+        worth without waiting, less what its enqueue time is at its rate.
     shortness : float
         What it is worth where the shortest queue goes first.
     enqueued_s, work : float
@@ -50,10 +51,10 @@ class Cell:
         "factor",
         "fairness",
         "head",
+        "level",
         "queue",
         "rate",
         "shortness",
-        "urgency",
         "work",
     )
 
@@ -61,7 +62,7 @@ class Cell:
         self.queue = queue
         self.factor = factor
         self.head: Waiting | None = None
-        self.urgency = self.fairness = self.rate = self.shortness = 0.0
+        self.level = self.fairness = self.rate = self.shortness = 0.0
         self.enqueued_s = 0.0
         self.work = 1.0
         # Any: sequence numbers where arrival ranks, else bytes; never both at a time.
@@ -121,9 +122,10 @@ class Cell:
         self.enqueued_s = head.enqueued_s
         self.work = head.work
         if book.value is None:
-            self.urgency = self.factor * (book.parameters.w_urgency / head.tokens)
+            urgency = self.factor * (book.parameters.w_urgency / head.tokens)
+            self.level = urgency - self.rate * head.enqueued_s
         else:
-            book.value(self)
+            self.level, self.rate = book.value(self, head)
 
 
 def _by_score(item: Waiting, w_urgency: float, rate: float) -> bytes:

@@ -119,16 +119,14 @@ class HeadsFirst:
 
 def by_line(cells: list[Cell], book: QueueBook, now_s: float) -> list[float]:  # noqa: ARG001 -- as all
     """Add urgency and aging."""
-    return [cell.urgency + cell.rate * (now_s - cell.enqueued_s) for cell in cells]
+    return [cell.level + cell.rate * now_s for cell in cells]
 
 
 def _by_score(cells: list[Cell], book: QueueBook, now_s: float) -> list[float]:
     """Add urgency, aging and the queue's density: its requests a token that waits anywhere."""
     each = TOKEN / book.tokens
     return [
-        cell.urgency
-        + cell.rate * (now_s - cell.enqueued_s)
-        + cell.fairness * (cell.queue.count * each)
+        cell.level + cell.rate * now_s + cell.fairness * (cell.queue.count * each)
         for cell in cells
     ]
 

@@ -14,6 +14,7 @@ from sched_client.model import PolicyParameters
 from sched_client.policies.cells import Cell
 from sched_client.policies.ewsjf import QueuedOrders, Scores, by_line
 from sched_client.policies.queues import TOKEN, QueueBook
+from sched_client.policies.waiting import Waiting
 
 
 class PaperWeights(NamedTuple):
@@ -65,14 +66,12 @@ def paper_orders(
     """
     w_base, a_u, b_u, a_f, b_f = weights
 
-    def value(cell: Cell) -> None:
+    def value(cell: Cell, head: Waiting) -> tuple[float, float]:
         # Without slopes a score is a line in time that stands as long as the head does.
-        head = cell.head
-        if head is not None:
-            size = head.tokens + 1.0
-            factor = cell.factor * (cell.queue.position / size)
-            cell.urgency = factor * (w_base + b_f * log(size))
-            cell.rate = factor * b_u / head.service_s
+        size = head.tokens + 1.0
+        factor = cell.factor * (cell.queue.position / size)
+        rate = factor * b_u / head.service_s
+        return factor * (w_base + b_f * log(size)) - rate * head.enqueued_s, rate
 
     def sloped(cells: list[Cell], _book: QueueBook, now_s: float) -> list[float]:
         return [_score(cell, weights, now_s) for cell in cells]

@@ -13,6 +13,9 @@ from sched_client.model import Partition, PolicyParameters
 
 if TYPE_CHECKING:
     from sched_client.policies.cells import Cell
+    from sched_client.policies.waiting import Waiting
+
+    Value = Callable[[Cell, Waiting], tuple[float, float]]
 
 # Beyond these of what a queue was seen to hold, a request is none of its own (EWSJF, §3.2).
 LOWER_TOLERANCE: Final = 0.90
@@ -98,7 +101,7 @@ class QueueBook:
     parameters : PolicyParameters
         Holds the partition and what ages a queue.
     value : callable, optional
-        Sets a cell's ``urgency`` and ``rate`` by its head, in place of ewsjf's own; then a queue
+        Gives a cell's ``level`` and ``rate`` for its head, in place of ewsjf's own; then a queue
         keeps the order of arrival whatever ``within`` says.
 
     Attributes
@@ -129,9 +132,7 @@ class QueueBook:
         "version",
     )
 
-    def __init__(
-        self, parameters: PolicyParameters, value: Callable[["Cell"], None] | None = None
-    ) -> None:
+    def __init__(self, parameters: PolicyParameters, value: "Value | None" = None) -> None:
         self.parameters = parameters
         self.value = value
         self.by_arrival = value is not None or parameters.within == "fcfs"

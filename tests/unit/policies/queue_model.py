@@ -177,16 +177,18 @@ class QueueModel:
         if self.name == "ewsjf-paper":
             size = job.tokens + 1.0  # both slopes of the weights are 0
             factor *= queue.position / size
-            score = factor * (1.0 + 0.5 * math.log(size))
-            return score + factor * 1.0 / job.service_s * wait
+            rate = factor * 1.0 / job.service_s
+            level = factor * (1.0 + 0.5 * math.log(size)) - rate * job.enqueued_s
+            return level + rate * now_s
         if parameters.between == "ratio":
             return wait / job.work
         if parameters.between == "shortest":
             return factor / queue.size_s
-        score = factor * (parameters.w_urgency / job.tokens) + factor * queue.rate * wait
+        # Added in this order as there, so that equal scores are equal here, too.
+        rate = factor * queue.rate
+        score = factor * (parameters.w_urgency / job.tokens) - rate * job.enqueued_s + rate * now_s
         if not parameters.w_fairness:
             return score
-        # Multiplied in this order as there, so that equal scores are equal here, too.
         density = len(self.waiting(queue)) * (1.0 / sum(other.tokens for other in self.jobs))
         return score + factor * parameters.w_fairness * density
 
