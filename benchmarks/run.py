@@ -194,6 +194,7 @@ BENCHMARKS: Final = (
     Benchmark(
         "twin_queues", module="twin.queues", promises=tuple(Promise(*one) for one in QUEUES)
     ),
+    Benchmark("twin_frontier", module="twin.frontier"),
     Benchmark("twin_text", module="twin.text", promises=tuple(Promise(*one) for one in TEXT)),
     Benchmark(
         "twin_paper",

@@ -4,10 +4,11 @@ A setting is on it if no other has both a lower P50 of the E2E and a shorter lon
 the orders of kappad stand those that were the best known before it (RESEARCH.md, issue 5): two
 classes cut at a median that was known beforehand, under the guard, with b₀ in tokens.
 
-Run: ``python -m benchmarks.twin.frontier FILE.svg`` to draw it.
+Run: ``python -m benchmarks.twin.frontier [--draw FILE.svg]`` (about 2 minutes of one core).
 """
 
-import sys
+import argparse
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -246,12 +247,16 @@ def _lines(points: list[Point]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Draw the longer runs' frontier into the file that is named."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m benchmarks.twin.frontier FILE.svg")
+    """Print the tables as JSON, or draw the longer runs' frontier into a file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draw", type=Path, metavar="FILE.svg")
+    file = parser.parse_args().draw
+    if file is None:
+        print(json.dumps(measure(), indent=2))
+        return
     n, seeds = _LENGTHS[-1]
     title = f"decode-bound, load {_LOAD:g}, {n:,} requests"
-    Path(sys.argv[1]).write_text(drawing(measured(n, seeds), title), encoding="utf-8")
+    file.write_text(drawing(measured(n, seeds), title), encoding="utf-8")
 
 
 if __name__ == "__main__":

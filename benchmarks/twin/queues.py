@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from benchmarks.twin import frontier
 from benchmarks.twin.contenders import (
     FITTED,
     FITTED_SCORE,
@@ -256,7 +255,6 @@ PARTS: Final[dict[str, Callable[[], Row]]] = {
     "overload": overload,
     "bursts": bursts,
     "no_help": no_help,
-    "frontier": frontier.measure,
 }
 
 
