@@ -229,11 +229,13 @@ class Learner:
             fresh, self._fresh = self._fresh, []
             await self._learn(fresh)
             self.backlog.settle(len(fresh))
-        loop = asyncio.get_running_loop()
-        installed = self._fits.step(loop.time(), busy=bool(self.backlog))
+        now = asyncio.get_running_loop().time()
+        installed = self._fits.step(now, busy=self.replaying or bool(self.backlog))
         if installed is not None:
-            self._recorder.add_partition(installed)
+            self._recorder.add_partition(installed, self.publisher.snapshot.version)
             self._dirty = True
+            # Saved soon: a crash would give the same numbers and names to other queues.
+            self._n_since_checkpoint += self._config.checkpoint_completions
         self._publish_if_due()
         await self._record()
         await self._checkpoint_if_due()
@@ -316,8 +318,7 @@ class Learner:
 
     def _publish_if_due(self) -> None:
         now = asyncio.get_running_loop().time()
-        if self.pipeline.expire_running(now):
-            self._dirty = True
+        self._dirty |= self.pipeline.expire_running(now)
         if not (self._dirty and self._may_publish and now >= self._publishing.next_at):
             return
         self._dirty = False

@@ -43,7 +43,7 @@ class Recorder:
         self._history = KappaHistory(interval_s)
         self._published: list[SnapshotDelta] = []
         self._events: list[DriftEvent] = []
-        self._installed: list[Installed] = []
+        self._installed: list[tuple[Installed, int]] = []
 
     def seed(self, snapshot: Snapshot, now_s: float) -> None:
         """Take a restored state as recorded: a restart alone is no move."""
@@ -62,9 +62,9 @@ class Recorder:
         """Note events that began or ended."""
         self._events.extend(events)
 
-    def add_partition(self, installed: Installed) -> None:
-        """Note a partition that came into force."""
-        self._installed.append(installed)
+    def add_partition(self, installed: Installed, version: int) -> None:
+        """Note a partition that came into force, and the newest snapshot, which lacks it yet."""
+        self._installed.append((installed, version))
 
     async def end_forgotten(self, known: Container[str], now_s: float) -> None:
         """End the events that are open in the store and that nobody follows any more.
@@ -109,7 +109,7 @@ class Recorder:
             points += self._history.due(delta, version=delta.version, now_s=now_s, flush=flush)
         if not points and not events and not installed:
             return
-        partitions = [_record_of(one, version=version, now_s=now_s) for one in installed]
+        partitions = [_record_of(one, version=before, now_s=now_s) for one, before in installed]
         for event in events:
             self._metrics.drifts.labels(event.kind).inc()
         if events:

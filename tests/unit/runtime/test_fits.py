@@ -6,13 +6,16 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from estimator.core.partition import Fit, FitJob
 from estimator.core.partition import fit as fit_queues
 from estimator.core.pipeline import Pipeline
+from estimator.runtime.delta import SnapshotDelta
 from estimator.runtime.fits import Fits, Installed
+from estimator.runtime.publisher import Publisher
 from estimator.telemetry.metrics import Metrics
 from tests.support.runtime import (
     FragileStore,
@@ -188,3 +191,62 @@ async def test_a_drain_does_not_wait_for_a_fit(monkeypatch: pytest.MonkeyPatch) 
         assert run.learner.pipeline.partitions() == {}
     finally:
         release.set()
+
+
+async def test_the_history_names_the_snapshot_before_the_one_that_carries_the_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carried: list[int] = []
+    publish = Publisher.publish
+
+    def spy(self: Publisher, **parts: Any) -> SnapshotDelta:  # Any: what a snapshot is made of
+        delta = publish(self, **parts)
+        if delta.partitions:
+            carried.append(delta.version)
+        return delta
+
+    monkeypatch.setattr(Publisher, "publish", spy)
+    store = FragileStore()
+    async with running(store, config()) as run:
+        await run.learner.submit(two_classes(400))
+        await until(lambda: bool(carried) and bool(store.list_partitions()), "recorded")
+        *_, (_, first) = store.list_partitions()
+    assert first.snapshot_version == carried[0] - 1
+
+
+async def test_queues_that_came_into_force_outlive_a_crash_that_follows() -> None:
+    store = FragileStore()
+    async with running(store, config(), drain=False) as run:
+        await run.learner.submit(two_classes(400))
+        await until(lambda: bool(store.list_partitions()), "recorded")
+        await until(
+            lambda: store.checkpoints[-1].row_id == 400, "saved, though little was learned"
+        )
+        before = run.learner.pipeline.partitions()
+    recorded = store.list_partitions()
+    async with running(store, config()) as run:
+        assert run.learner.publisher.snapshot.partitions == before
+        await until(lambda: not run.learner.replaying, "replayed")
+    numbers = [record.number for _, record in store.list_partitions()]
+    assert numbers[-len(recorded) :] == [record.number for _, record in recorded]
+    assert numbers == sorted(set(numbers), reverse=True)
+
+
+async def test_while_stored_rows_are_replayed_fits_take_the_smaller_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[bool, bool]] = []
+    step = Fits.step
+
+    def spy(self: Fits, now_s: float, *, busy: bool = False) -> Installed | None:
+        asked.append((run.learner.replaying, busy))
+        return step(self, now_s, busy=busy)
+
+    store = FragileStore()
+    store.append(two_classes(5000))
+    monkeypatch.setattr(Fits, "step", spy)
+    async with running(store, config()) as run:
+        await until(lambda: not run.learner.replaying, "replayed")
+        await until(lambda: asked[-1] == (False, False), "at rest")
+    assert (True, True) in asked
+    assert (True, False) not in asked
