@@ -50,6 +50,10 @@ def with_texts(settings: Settings, texts: Iterable[str], *, fixed: Collection[st
         if name not in names:
             raise ValueError(f"{name!r} is none of {', '.join(names)}")
         values[name] = _value(name, value)
+    if "reorder_above" in values:
+        # As in the sidecar's configuration: whoever lowers one lowers the other.
+        until = min(settings.reorder_until, values["reorder_above"])
+        values.setdefault("reorder_until", until)
     changed = replace(settings, **values)
     reason = invalid_settings_reason(changed)
     if reason is not None:
@@ -90,7 +94,7 @@ def document_of(settings: Settings, *, without: Collection[str] = ()) -> dict[st
 
 
 def order_words(settings: Settings) -> str:
-    """Say in one line how ewsjf scores, and what a tier is worth."""
+    """Say in one line how ewsjf orders; the other policies have nothing of it."""
     if settings.between == "halves":
         return f"the shorter {settings.short_share:.0%} of arrivals first, each half by arrival"
     weights = f"urgency {settings.w_urgency:g}, fairness {settings.w_fairness:g}"

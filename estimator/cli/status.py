@@ -130,7 +130,7 @@ def _show(answer: "Status", *, now_s: float) -> None:
     say(f"mode      {settings.mode} · {p(order)} · {limits}")
     above, until = settings.reorder_above, settings.reorder_until
     say(f"          by arrival until more than {above} wait, and again when at most {until} do")
-    if settings.policy.startswith("ewsjf"):
+    if settings.policy == "ewsjf":
         say(f"          {order_words(settings)}")
     say(f"          {tier_words(settings)}")
     up = span(now_s - answer.started_s)

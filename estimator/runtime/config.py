@@ -216,6 +216,9 @@ class ServeConfig(BaseSettings):
                     f"{name}={address.text!r} can be reached from other machines, and there is no "
                     "authentication; use a unix socket, 127.0.0.1, or allow_remote=true"
                 )
+        if "reorder_until" not in self.model_fields_set:
+            # Whoever lowers the other, as was enough once, asks for no more than that.
+            object.__setattr__(self, "reorder_until", min(self.reorder_until, self.reorder_above))
         if self.reorder_until > self.reorder_above:
             raise ValueError(
                 f"reorder_until={self.reorder_until} is above reorder_above={self.reorder_above}; "

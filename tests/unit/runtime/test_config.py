@@ -80,6 +80,21 @@ def test_every_setting_can_be_configured_by_a_variable(monkeypatch: pytest.Monke
     assert load_config().settings() == asked
 
 
+@pytest.mark.parametrize(("above", "until"), [(0, 0), (1, 1), (2, 2), (40, 2)])
+def test_whoever_sets_one_end_of_reordering_alone_is_not_refused_for_the_other(
+    above: int, until: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kappad.toml"
+    file.write_text(f"reorder_above = {above}\n")
+    monkeypatch.setenv("KAPPAD_SERVE_REORDER_ABOVE", str(above))
+    for config in (
+        load_config(),
+        load_config(config_file=file),
+        load_config(flags={"reorder_above": above}),
+    ):
+        assert (config.settings().reorder_above, config.settings().reorder_until) == (above, until)
+
+
 def test_a_tier_weight_can_be_infinite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "kappad.toml"
     file.write_text("tier_weight = inf\n")
@@ -97,7 +112,10 @@ def test_a_tier_weight_can_be_infinite(tmp_path: Path, monkeypatch: pytest.Monke
         ({"batch_limit": 0}, ("batch_limit=0", "greater than or equal to 1")),
         ({"burst_requests": float("inf")}, ("burst_requests=inf", "finite")),
         ({"reorder_above": 65}, ("reorder_above=65", "less than or equal to 64")),
-        ({"reorder_above": 1}, ("reorder_until=2", "reorder_above=1", "lower it")),
+        (
+            {"reorder_above": 1, "reorder_until": 2},
+            ("reorder_until=2", "reorder_above=1", "lower it"),
+        ),
         ({"reorder_until": -1}, ("reorder_until=-1", "greater than or equal to 0")),
         ({"within": "sjf"}, ("within='sjf'", "'fcfs' or 'score'", "KAPPAD_SERVE_WITHIN")),
         ({"between": ""}, ("between=''", "'score', 'ratio', 'shortest' or 'halves'")),
