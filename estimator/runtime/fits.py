@@ -20,6 +20,7 @@ from estimator.core.pipeline import Pipeline
 from estimator.runtime.pace import Pace
 from estimator.telemetry.logs import get_logger
 from estimator.telemetry.metrics import Metrics
+from sched_client.validity import invalid_partition_reason
 
 __all__ = ["Fits", "Installed", "load_libraries"]
 
@@ -58,6 +59,13 @@ class _Running(NamedTuple):
     job: FitJob
     begun_s: float
     done: asyncio.Future[_Timed]
+
+
+def _check(fit: Fit) -> None:
+    """Refuse queues that clients would refuse, and the whole snapshot with them."""
+    reason = invalid_partition_reason(fit.best.partition)
+    if reason is not None:
+        raise ValueError(f"clients would refuse the queues found: partition{reason}")
 
 
 class Fits:
@@ -163,6 +171,7 @@ class Fits:
         job = running.job
         try:
             fit, fit_s, cpu_s = running.done.result()
+            _check(fit)
             revision = self._pipeline.install_fit(fit)
         except Exception as error:  # noqa: BLE001  # a model that cannot be fitted keeps its queues
             self._pipeline.give_up_fit(job.model)

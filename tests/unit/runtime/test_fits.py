@@ -5,7 +5,7 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -131,6 +131,21 @@ async def test_a_fit_that_fails_is_counted_and_tried_again_later() -> None:
         one.fits.step(31.0)
         assert await one.done(32.0) is None
         assert one.value("partition_fit_failures_total") == 2.0
+
+
+async def test_queues_that_clients_would_refuse_never_come_into_force() -> None:
+    def fit(job: FitJob) -> Fit:
+        found = fit_queues(job)
+        low, _ = found.best.partition.means_s
+        unusable = replace(found.best.partition, means_s=(low, 0.0))
+        return replace(found, best=replace(found.best, partition=unusable))
+
+    async with bench(fit) as one:
+        one.fits.step(1.0)
+        assert await one.done(2.0) is None
+        assert one.pipeline.partitions() == {}
+        assert one.pipeline.take_changes().partitions == {}
+        assert one.value("partition_fit_failures_total") == 1.0
 
 
 async def test_nothing_is_asked_for_until_something_was_learned() -> None:
