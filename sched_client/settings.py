@@ -126,7 +126,7 @@ class Settings:
     burst_requests: float = 12.0
     guard_s: float | None = None
     reorder_above: int = 8
-    reorder_until: int = 2
+    reorder_until: int = 6
     within: Within = "fcfs"
     between: Between = "halves"
     w_urgency: float = 1.0

@@ -47,7 +47,7 @@ def test_the_last_of_two_wins_and_a_guard_can_be_left_out() -> None:
 
 def test_lowering_one_end_of_reordering_lowers_the_other_unless_that_is_said() -> None:
     assert with_texts(Settings(), ["reorder_above=1"], fixed=()).reorder_until == 1
-    assert with_texts(Settings(), ["reorder_above=9"], fixed=()).reorder_until == 2
+    assert with_texts(Settings(), ["reorder_above=9"], fixed=()).reorder_until == 6
     with pytest.raises(ValueError, match=r"reorder_until: 3 is not in \[0, 1\]"):
         with_texts(Settings(), ["reorder_until=3", "reorder_above=1"], fixed=())
     with pytest.raises(ValueError, match="reorder_above: -1"):

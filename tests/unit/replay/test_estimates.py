@@ -44,7 +44,7 @@ def test_the_guards_burst_is_so_many_mean_requests() -> None:
     settings = Settings(phi=0.2, burst_requests=5.0, guard_s=9.0, reorder_above=3)
     parameters = TrueEstimates(PROFILE, settings, mean_service_s=0.4, mean_tokens=30.0).parameters
     assert parameters == PolicyParameters(
-        phi=0.2, burst_work=2.0, guard_s=9.0, reorder_above=3, reorder_until=2, between="halves"
+        phi=0.2, burst_work=2.0, guard_s=9.0, reorder_above=3, reorder_until=6, between="halves"
     )
     by_tokens = Settings(order_by="tokens", burst_requests=5.0)
     parameters = TrueEstimates(PROFILE, by_tokens, mean_service_s=0.4, mean_tokens=30.0).parameters
