@@ -12,7 +12,7 @@ from sched_client.policies.waiting import Waiting
 # Blocks of so many: the least work of one is found in 0.5 µs by min(), twice as fast as a walk up
 # a tree of as many leaves; 16 and 48 were no faster.
 _BLOCK: Final = 32
-# A block that comes down to so many takes in the next one, if both fit into one.
+# A block that comes down to so many takes in the next one, if both fit into one or it is empty.
 _SPARSE: Final = frozenset((0, 1, 2, 4, 8))
 _SHELF: Final = 32
 
@@ -316,7 +316,10 @@ class Front(Stairs):
     def _take_in_next(self, block: Block) -> None:
         """Put the items of the next block into this one if there is room."""
         after = block.next
-        if after is None or len(block.items) + len(after.items) > _BLOCK:
+        if after is None:
+            return
+        # An empty one takes it whatever its size: blocks are found by their first items.
+        if block.items and len(block.items) + len(after.items) > _BLOCK:
             return
         for item in after.items:
             item.block = block

@@ -59,6 +59,7 @@ def check_front(front: Front, waiting: list[Waiting]) -> None:
         assert all(item.block is block for item in block.items)
         assert block.shelf.least <= block.least
         assert block in block.shelf.blocks
+    assert all(block.items for block in chain[:-1])
     on_shelves: list[Block] = []
     shelf: Shelf | None = front._head
     while shelf is not None:
@@ -142,6 +143,57 @@ def test_the_first_is_that_of_a_scan_while_hundreds_wait(load: float) -> None:
             debt -= 1.0
             looked += len(order._at_hand.items) > 0
     assert looked > 500  # or the shortcut was never taken
+    check_front(order._front, waiting)
+
+
+def test_a_block_that_empties_before_a_large_one_is_not_left_empty() -> None:
+    # 5 blocks of 32. Those of the last that come again go to the end of the one before it.
+    order = HighestRatioFirst()
+    waiting = [stay(number, float(number), 1.0 + number % 7) for number in range(160)]
+    for item in waiting:
+        order.push(item)
+    for item in waiting[128:140]:
+        order.discard(item)
+        order.push(item)
+    for item in waiting[64:96]:
+        order.discard(item)
+    del waiting[64:96]
+    for item in list(waiting):
+        order.discard(item)
+        item.count(item.work * 0.5)
+        order.push(item)
+        check_front(order._front, waiting)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_is_that_of_a_scan_when_all_get_new_estimates(seed: int) -> None:
+    rng = random.Random(seed)
+    order = HighestRatioFirst()
+    waiting: list[Waiting] = []
+    now_s, number = 0.0, 0
+
+    def arrive(count: int) -> None:
+        nonlocal now_s, number
+        for _ in range(count):
+            now_s += rng.random()
+            number += 1
+            waiting.append(stay(number, now_s, rng.uniform(0.01, 10.0)))
+            order.push(waiting[-1])
+
+    arrive(1200)
+    for _ in range(8):
+        factor = rng.choice([0.5, 1.3, 2.0])
+        for item in rng.choice([waiting, waiting[::-1]]):
+            order.discard(item)
+            item.count(item.work * factor * rng.uniform(0.9, 1.1))
+            order.push(item)
+        for _ in range(len(waiting) // 4):
+            now_s += 0.01
+            first = order.first(now_s)
+            assert first is scanned(waiting, now_s)
+            order.discard(first)
+            waiting.remove(first)
+        arrive(120)
     check_front(order._front, waiting)
 
 
