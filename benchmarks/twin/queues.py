@@ -232,7 +232,7 @@ def no_help() -> Row:
     table: Table = {}
     worst: dict[str, float] = {}
     for name in (_DECODE, _PAPER_ENGINE, "cpu-whisper-base", ENCODER_BOUND.name):
-        for load, n in ((0.3, 3_000), (0.5, 5_000), (0.7, 10_000)):
+        for load, n in ((0.3, 3_000), (0.5, 5_000), (0.7, 20_000)):
             at = scene(engine(name), SPEECH, load, n)
             cells, changes = compared(Case(name, at, 5, (HALVES,)))
             table[f"light load: {name}, load {load:g}"] = cells[HALVES.name]
