@@ -48,16 +48,16 @@ def partition(
             _show(list(islice(client.queues(model), limit)), model, as_json=as_json)
 
 
-def _nothing(what: str, model: str) -> str:
+def _nothing(what: str, model: str, why: str) -> str:
     of = f" for model {printable(model)!r}" if model else ""
-    return f"no {what}{of} yet: queues are looked for once completions were learned"
+    return f"no {what}{of} yet: {why}"
 
 
 def _show(found: "list[ModelQueues]", model: str, *, as_json: bool) -> None:
     if as_json:
         say_json({"models": [_document(one) for one in found]})
     elif not found:
-        say(_nothing("queues", model))
+        say(_nothing("queues", model, "they are looked for once completions were learned"))
     for one in found if not as_json else ():
         _show_model(one)
         say()
@@ -129,7 +129,8 @@ def _show_history(records: "list[PartitionRecord]", model: str, *, as_json: bool
     if as_json:
         say_json({"partitions": [_record_document(one) for one in records]})
     elif not records:
-        say(_nothing("history of queues", model))
+        # A seed brings queues without their history.
+        say(_nothing("history of queues", model, "this sidecar has changed none"))
     else:
         header = ("installed", "model", "no.", "reason", "queues (to s)", "completions", "fit ms")
         say_table(header, [_record_row(one) for one in records])

@@ -3,7 +3,15 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from sched_client.model import KappaEntry, Key, Partition, ServiceTime, Settings, Snapshot
+from sched_client.model import (
+    SINGLE_QUEUE,
+    KappaEntry,
+    Key,
+    Partition,
+    ServiceTime,
+    Settings,
+    Snapshot,
+)
 
 __all__ = ["SnapshotDelta", "merge"]
 
@@ -62,13 +70,18 @@ class SnapshotDelta:
         merged = {**old.kappas, **self.kappas}
         for key in self.removed:
             merged.pop(key, None)
+        partitions = {**old.partitions, **self.partitions}
+        for model, one in self.partitions.items():
+            # As a model that is not known has: a forgotten one would be held for ever.
+            if one == SINGLE_QUEUE:
+                del partitions[model]
         return replace(
             old,
             version=self.version,
             created_s=created_s,
             kappas=merged,
             services={**old.services, **self.services},
-            partitions={**old.partitions, **self.partitions},
+            partitions=partitions,
             settings=self.settings or old.settings,
             # A fresh cache: the one of the old snapshot answers with what is no longer true.
             _resolved={},

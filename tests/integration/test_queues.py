@@ -203,8 +203,19 @@ def test_the_command_draws_the_queues_over_their_work(taught: Sidecar) -> None:
     assert "first" in history
     nothing = kappad(["partition", "--model", "x"], target=taught.target).stdout
     assert nothing == (
-        "no queues for model 'x' yet: queues are looked for once completions were learned\n"
+        "no queues for model 'x' yet: they are looked for once completions were learned\n"
     )
+
+
+def test_queues_of_a_seed_have_no_history_and_the_command_says_so(
+    taught: Sidecar, tmp_path: Path
+) -> None:
+    seed = tmp_path / "seed.json"
+    assert kappad(["export", "--model", str(seed)], target=taught.target).returncode == 0
+    with process("--seed", str(seed)) as seeded:
+        assert kappad(["partition"], target=seeded.target).stdout.startswith("m: 2 queues")
+        history = kappad(["partition", "--history"], target=seeded.target).stdout
+    assert history == "no history of queues yet: this sidecar has changed none\n"
 
 
 def test_the_command_gives_the_same_as_json(taught: Sidecar) -> None:

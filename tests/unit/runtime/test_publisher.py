@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from estimator.runtime.publisher import Publisher
 from sched_client.model import (
     GLOBAL_KEY,
+    SINGLE_QUEUE,
     Features,
     KappaEntry,
     Key,
+    Partition,
     Settings,
     Snapshot,
     evaluate,
@@ -48,6 +50,19 @@ def test_the_global_key_is_never_removed() -> None:
     delta = publisher.publish(created_s=0.0, removed=frozenset({GLOBAL_KEY, Key("a")}))
     assert GLOBAL_KEY in publisher.snapshot.kappas
     assert delta.removed == {Key("a")}
+
+
+def test_a_model_that_has_one_queue_again_is_told_and_no_longer_held() -> None:
+    publisher = _publisher()
+    two = Partition(boundaries_s=(1.0,), queue_ids=("q1", "q2"))
+    for index in range(100):
+        publisher.publish(created_s=0.0, partitions={f"m{index}": two})
+        publisher.publish(created_s=0.0, partitions={f"m{index}": SINGLE_QUEUE})
+    publisher.publish(created_s=0.0, partitions={"a": two})
+    assert publisher.snapshot.partitions == {"a": two}
+    told = publisher.delta_since(publisher.snapshot.version - 2)
+    assert told is not None
+    assert told.partitions == {"m99": SINGLE_QUEUE, "a": two}
 
 
 def test_a_snapshot_without_the_global_key_is_refused() -> None:
