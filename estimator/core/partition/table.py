@@ -78,6 +78,8 @@ class PartitionTable:
         """Make a model due: its mix, κ or service time was found to have changed."""
         entry = self._models.get(model)
         if entry is not None:
+            # It was told of completions when a fit was last asked for, which may be long ago.
+            entry.trigger.n_seen_ = entry.sample.n_seen_
             entry.trigger.drift()
 
     def due(self, model: str, service: ServiceTime) -> FitJob | None:

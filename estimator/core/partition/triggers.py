@@ -94,7 +94,8 @@ class Trigger:
             Whether that is new.
         """
         self._fitted_at = at
-        if 0 <= self._drift_at <= at:
+        if 0 <= self._drift_at <= at - _AFTER_DRIFT:
+            # Its points held what is new; a fit for another reason may have come before them.
             self._drift_at = -1
         if changed:
             self._between = _LEAST_BETWEEN

@@ -110,6 +110,17 @@ def test_one_job_is_out_at_a_time() -> None:
     assert table.due("m", SERVICE) is None
 
 
+def test_a_drift_is_dated_by_what_came_not_by_when_a_fit_was_last_asked_for() -> None:
+    table = table_with(work(5000, 1, 1))
+    for seconds in np.exp(work(600, 1, 2)):
+        table.observe("m", float(seconds) / 0.01, 0.0)
+    table.note_drift("m")
+    assert table.due("m", SERVICE) is None
+    for seconds in np.exp(work(256, 1, 3)):
+        table.observe("m", float(seconds) / 0.01, 0.0)
+    assert job_from(table).reason == "drift"
+
+
 def test_a_drift_makes_it_due() -> None:
     table = table_with(work(5000, 2, 1))
     for seconds in np.exp(work(100, 2, 2)):

@@ -60,6 +60,17 @@ def test_a_drift_while_a_job_is_out_is_not_forgotten() -> None:
     assert trigger.reason(4096) == "drift"
 
 
+def test_a_fit_before_what_is_new_is_in_the_sample_does_not_end_a_drift() -> None:
+    trigger = fitted(50_000)
+    trigger.n_seen_ = 50_500
+    trigger.drift()
+    trigger.fitted(at=50_510, log_densities=LEVEL, changed=True)
+    trigger.n_seen_ = 50_500 + 2 * BLOCK
+    assert trigger.reason(4096) == "drift"
+    trigger.fitted(at=trigger.n_seen_, log_densities=LEVEL, changed=True)
+    assert trigger.reason(4096) is None
+
+
 def blocks_until_due(trigger: Trigger, mean: float, most: int, seed: int = 1) -> int | None:
     rng = np.random.default_rng(seed)
     for count in range(most):
