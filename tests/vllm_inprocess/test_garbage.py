@@ -23,7 +23,9 @@ def test_an_arrival_leaves_three_objects_of_which_one_is_vllms(
 ) -> None:
     # More, and the collector runs in so many arrivals that their 99th percentile is its own time
     # (benchmarks/scheduler.py): our record, the policy's item, vLLM's event.
-    chosen = {"between": "halves"} if policy == "halves" else {"within": "score"}
+    chosen = (
+        {"between": "halves"} if policy == "halves" else {"between": "score", "within": "score"}
+    )
     name = "ewsjf" if policy == "halves" else policy
     driver, _ = start(mode, name, max_num_seqs=1, partition=QUEUES, **chosen)
     lengths = clip_lengths(WAITING + ARRIVALS)

@@ -39,8 +39,14 @@ ORDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "shortest queue": ("ewsjf", {"between": "shortest"}),
     "shortest queue, shortest in it": ("ewsjf", {"between": "shortest", "within": "score"}),
     "ratio of heads": ("ewsjf", {"between": "ratio"}),
-    "the seed's sentence": ("ewsjf", {"within": "score", "w_fairness": 40.0}),
-    "aging heads": ("ewsjf", {"aging_rate": 0.02, "aging_power": 1.0, "w_fairness": 20.0}),
+    "the seed's sentence": (
+        "ewsjf",
+        {"between": "score", "within": "score", "w_fairness": 40.0},
+    ),
+    "aging heads": (
+        "ewsjf",
+        {"between": "score", "aging_rate": 0.02, "aging_power": 1.0, "w_fairness": 20.0},
+    ),
     "ewsjf-paper": ("ewsjf-paper", {}),
 }
 
@@ -182,7 +188,7 @@ def test_the_orders_are_not_each_others(start: Callable[..., Any]) -> None:
             **settings,
         )
         rng = random.Random(5)
-        for index in range(100):
+        for index in range(120):
             driver.clock.now_s += 0.02
             request = make_request(f"r{index}", 1.0 + 0.07 * rng.randrange(300))
             driver.scheduler.add_request(request)

@@ -113,7 +113,12 @@ QUEUES = Partition(
 # Orders with settings of their own; all others are policies as they are.
 ORDERS: dict[str, Settings] = {
     "ewsjf": Settings(
-        policy="ewsjf", within="score", aging_rate=0.02, aging_power=0.5, w_fairness=20.0
+        policy="ewsjf",
+        between="score",
+        within="score",
+        aging_rate=0.02,
+        aging_power=0.5,
+        w_fairness=20.0,
     ),
     "halves": Settings(policy="ewsjf", between="halves"),
 }
