@@ -105,7 +105,11 @@ class Fits:
         # Models that may be due; those of a restored state may.
         self._unasked = 0
         self.note_learned()
-        self._count()
+        # Read when asked for: models are forgotten between fits.
+        metrics.read_from(metrics.queues, lambda: float(sum(self._counts())))
+        metrics.read_from(
+            metrics.partitioned_models, lambda: float(sum(count > 1 for count in self._counts()))
+        )
 
     @property
     def next_at(self) -> float:
@@ -186,7 +190,6 @@ class Fits:
         self._took(running.begun_s, cpu_s)
         self._metrics.fits.labels(job.reason).inc()
         self._metrics.fit_s.observe(fit_s)
-        self._count()
         if revision is None:
             return None
         self._metrics.partitions.labels(job.reason).inc()
@@ -200,10 +203,8 @@ class Fits:
         )
         return Installed(revision, fit_s)
 
-    def _count(self) -> None:
-        partitions = self._pipeline.partitions().values()
-        self._metrics.queues.set(sum(len(one.queue_ids) for one in partitions))
-        self._metrics.partitioned_models.set(sum(len(one.queue_ids) > 1 for one in partitions))
+    def _counts(self) -> list[int]:
+        return [len(one.queue_ids) for one in self._pipeline.partitions().values()]
 
     def close(self) -> None:
         """Begin nothing more; what runs is left alone, its result forgotten."""

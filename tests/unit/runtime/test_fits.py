@@ -83,6 +83,18 @@ async def test_a_fit_runs_in_another_thread_and_is_installed_on_the_loops() -> N
         assert one.value("partition_fit_seconds_count") == 1.0
 
 
+async def test_queues_of_a_model_that_is_forgotten_are_no_longer_counted() -> None:
+    async with bench() as one:
+        one.fits.step(1.0)
+        assert await one.done(2.0) is not None
+        limit = one.pipeline.queue_table.config.max_models
+        for index in range(limit):
+            other = replace(two_classes(1)[0], completion_id=str(index), model=f"other{index}")
+            one.pipeline.learn_one(other)
+        assert one.pipeline.partitions() == {}
+        assert one.value("queues") == one.value("partitioned_models") == 0.0
+
+
 async def test_models_are_fitted_one_after_the_other_and_no_oftener_than_allowed() -> None:
     release = threading.Event()
 
