@@ -101,7 +101,8 @@ class GuardedPolicy:
         self._lanes = PriorityLanes(lambda: GroupedOrder(orders.order()))
         self._by_id: dict[str, Waiting] = {}
         self._sequence = 0
-        # Whether more than `reorder_above` have waited since no more than `reorder_until` did.
+        # Whether more than `reorder_above` have waited, as seen at each choice, since no more than
+        # `reorder_until` did or nobody.
         self._reordering = False
         # What the last peek decided, and the entry as it showed it.
         self._choice: tuple[Waiting, WaitingEntry] | None = None
@@ -188,6 +189,8 @@ class GuardedPolicy:
             item, entry = self._choice
             self._choice = None
         del self._by_id[item.request_id]
+        if not self._by_id:
+            self._reordering = False
         self._ledger.serve(item)
         self._lanes.discard(item)
         return entry
@@ -218,6 +221,8 @@ class GuardedPolicy:
         item = self._by_id.pop(request_id, None)
         if item is None:
             return
+        if not self._by_id:
+            self._reordering = False
         self._ledger.discard(item)
         self._lanes.discard(item)
         if self._choice is not None and self._choice[0] is item:

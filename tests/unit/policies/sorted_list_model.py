@@ -66,6 +66,7 @@ class SortedListModel:
         gone = [stay for stay in self.stays if stay.entry.request_id == request_id]
         if gone:
             self.stays.remove(gone[0])
+            self.reordering = self.reordering and bool(self.stays)
             self.leave(gone[0])
             if self.choice is gone[0]:
                 self.choice = None
@@ -199,6 +200,7 @@ class SortedListModel:
         charge = self.charge(chosen)
         position = self.stays.index(chosen)
         del self.stays[position]
+        self.reordering = self.reordering and bool(self.stays)
         self.leave(chosen)
         for index, stay in enumerate(self.stays):
             stay.served += charge

@@ -163,6 +163,21 @@ def test_a_queue_that_was_long_is_ordered_until_it_is_short() -> None:
     assert policy.peek(11.0).request_id == "b"
 
 
+@pytest.mark.parametrize("leave", ["pop", "remove"])
+def test_a_queue_that_has_been_empty_goes_by_arrival(leave: str) -> None:
+    parameters = PolicyParameters(burst_work=math.inf, reorder_above=3, reorder_until=0)
+    policy = create_policy("sjf", parameters)
+    fill(policy, ("a", 0.0, 9.0), ("b", 1.0, 8.0), ("c", 2.0, 1.0), ("d", 3.0, 2.0))
+    assert policy.peek(4.0).request_id == "c"
+    for _ in range(4):
+        if leave == "pop":
+            policy.pop(4.0)
+        else:
+            policy.remove(policy.peek(4.0).request_id)
+    fill(policy, ("e", 5.0, 3.0), ("f", 6.0, 1.0))
+    assert policy.peek(7.0).request_id == "e"
+
+
 class _Unwalked(dict[str, Any]):
     """A dictionary that must not be walked: that takes as long as the most it ever held."""
 
