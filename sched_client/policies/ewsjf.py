@@ -179,8 +179,11 @@ class QueuedOrders:
 
     def update(self, parameters: PolicyParameters) -> bool:
         """Apply new parameters, O(queues); tell whether all that wait must be put anew."""
-        before = self._in_halves
+        before, unit = self._in_halves, self._book.parameters.order_by
         anew = self._book.update(parameters)
+        if unit != parameters.order_by:
+            # Works in one unit say nothing of those in another; who waits is put anew and counted.
+            self._halves = Halves(parameters.short_share)
         self._halves.short_share = parameters.short_share
         return anew or before != self._in_halves
 

@@ -196,6 +196,9 @@ class QueueModel:
 
     def update(self, parameters: PolicyParameters) -> None:
         before, self.parameters = self.parameters, parameters
+        if parameters.order_by != before.order_by:
+            self.works.clear()
+            self.latest = -1
         self.drain(self.draining)
         if parameters.partition != before.partition:
             self.install()

@@ -64,6 +64,17 @@ def test_a_mix_that_changed_is_forgotten_with_the_window() -> None:
     assert policy.pop(5.0).request_id == "short"
 
 
+def test_works_in_another_unit_are_forgotten() -> None:
+    # In tokens all are ten times what they are in seconds: beside those all would be long.
+    policy = filled(HALVES, [1.0 + index % 9 for index in range(WINDOW)])
+    drained(policy)
+    policy.add(entry("waits", 5.0, 1e4))
+    policy.update(replace(HALVES, order_by="tokens"))
+    policy.add(entry("long", 9.0, 1e4))
+    policy.add(entry("short", 1.0, 1e4))
+    assert [policy.pop(2e4).request_id for _ in range(3)] == ["waits", "short", "long"]
+
+
 def test_who_is_put_into_the_order_again_counts_once() -> None:
     # Ten revisions of a long one would make the median long, and 5 with it short.
     policy = filled(HALVES, (1, 2, 3, 9))
