@@ -256,7 +256,7 @@ class QueueBook:
         self._bubbles = []
         for index, queue_id in enumerate(partition.queue_ids):
             queue = known.get(queue_id) or Queue(queue_id, 0.0, inf, 0.0)
-            queue.size_s = sizes[index]
+            queue.size_s = max(sizes[index], _LEAST_S)  # it divides, and bounds may be 0
             queue.low_s, queue.high_s = -inf, inf
             if partition.lowers_s and partition.uppers_s:
                 queue.low_s = LOWER_TOLERANCE * partition.lowers_s[index]

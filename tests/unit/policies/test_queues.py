@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_client.model import Partition, PolicyParameters
+from sched_client.policies import WaitingEntry, create_policy
 from sched_client.policies.queues import Queue, QueueBook, sizes_of
+from sched_client.validity import invalid_partition_reason
 
 IDLE_ROUNDS, MAX_BUBBLES, MAX_DRAINING = 20, 8, 8
 
@@ -46,6 +48,22 @@ def test_a_request_goes_to_its_queue_up_to_a_tenth_beyond_what_was_seen(
     queues = book()
     assert queues.queue_of(service_s).queue_id == expected
     assert names(queues) == ["a", "b"]
+
+
+@pytest.mark.parametrize("bounds", [(0.0,), (-1.0, 1.0)])
+@pytest.mark.parametrize("name", ["ewsjf", "ewsjf-paper"])
+def test_a_queue_for_no_work_at_all_does_no_harm(name: str, bounds: tuple[float, ...]) -> None:
+    # Such a partition passes sched_client.validity; an exception would mean the stock order.
+    partition = Partition(boundaries_s=bounds, queue_ids=("a", "b", "c")[: len(bounds) + 1])
+    assert invalid_partition_reason(partition) is None
+    parameters = PolicyParameters(between="shortest", aging_rate=1.0, aging_power=4.0)
+    policy = create_policy(name, replace(parameters, partition=partition))
+    for number, service_s in enumerate((5.0, 0.5)):
+        policy.add(WaitingEntry(f"{number}", float(number), service_s, 3.0))
+    policy.update(
+        replace(parameters, partition=replace(partition, means_s=(1.0,) * (len(bounds) + 1)))
+    )
+    assert {policy.pop(9.0).request_id for _ in range(2)} == {"0", "1"}
 
 
 @pytest.mark.parametrize(
