@@ -27,6 +27,7 @@ WEIGHT_LIMITS: Final[Mapping[str, float]] = MappingProxyType(
         "aging_rate": 1e9,
         "aging_power": 4.0,
         "short_share": 1.0,
+        "short_share_most": 1.0,
     }
 )
 MAX_TIER_WEIGHT: Final = 1e6
@@ -92,6 +93,7 @@ class Settings:
         an order gives little and takes it from the last percent: where one request is admitted a
         step, at load 0.7, shortest first raised the P99 of the TTFT by 90 %, with 8 here it does
         not (benchmarks/RESULTS.md, twin).
+        An engine that was overloaded lately (`sched_client.policies.load`) does not wait for it.
     reorder_until : int
         Once more have waited, the policy orders them until no more than this many do, ≥ 0: in
         an overload the queue is then ordered to its end. At ``reorder_above`` or more, it
@@ -101,15 +103,16 @@ class Settings:
     between : {"score", "ratio", "shortest", "halves"}
         ewsjf: whose head goes next: the highest score, the highest response ratio, or the queue
         of the shortest work. ``halves`` leaves the partition alone: two queues in order of
-        arrival, cut at ``short_share`` of the latest arrivals' work, the shorter one first.
+        arrival, cut at a share of the latest arrivals' work, the shorter one first.
     w_urgency, w_fairness : float
         ewsjf: weights of 1/remaining tokens and of the queue's density in the score, ≥ 0.
     aging_rate, aging_power : float
         ewsjf: a head's score grows by ``aging_rate · (queue's mean work in s)^-aging_power`` a
         second of waiting, ≥ 0 and finite: power 0 ages all queues alike, 1 as a response ratio.
-    short_share : float
-        ewsjf, ``halves``: share of the arrivals that goes first, [0, 1]. At a half the median is
-        lowest; a little less costs the long ones less (benchmarks/RESULTS.md, twin_queues).
+    short_share, short_share_most : float
+        ewsjf, ``halves``: the least and the most share of the arrivals that goes first, [0, 1].
+        Between them it is as large as the guard lets all of them through; with no more most than
+        least it stays (benchmarks/RESULTS.md, twin_queues).
     tier_weight : float
         What one step of priority multiplies a score by, ≥ 1; infinite: a smaller priority always
         goes first, as far as the guard allows. sjf and hrrn, which have no score, divide the work
@@ -133,7 +136,8 @@ class Settings:
     w_fairness: float = 0.0
     aging_rate: float = 0.0
     aging_power: float = 0.0
-    short_share: float = 0.48
+    short_share: float = 0.46
+    short_share_most: float = 0.58
     tier_weight: float = math.inf
     preemption: Preemption = "last"
 
@@ -156,6 +160,8 @@ class PolicyParameters:
         See `Settings`; 0, the defaults here, always ask the order.
     within, between, w_urgency, w_fairness, aging_rate, aging_power, short_share, tier_weight
         See `Settings`.
+    short_share_most : float
+        See `Settings`; 0, the default here, keeps the share as it is.
     partition : Partition
         The model's queues.
     """
@@ -173,6 +179,7 @@ class PolicyParameters:
     aging_rate: float = 0.0
     aging_power: float = 0.0
     short_share: float = 0.48
+    short_share_most: float = 0.0
     tier_weight: float = math.inf
     partition: Partition = SINGLE_QUEUE
 
@@ -210,6 +217,7 @@ def parameters_of(
         aging_rate=settings.aging_rate,
         aging_power=settings.aging_power,
         short_share=settings.short_share,
+        short_share_most=settings.short_share_most,
         tier_weight=settings.tier_weight,
         partition=partition,
     )

@@ -61,7 +61,9 @@ def guarded(phi: float, burst_requests: float = 12.0, **others: object) -> Setti
 
 def two_halves(phi: float, share: float = 0.48, burst_requests: float = 12.0) -> Settings:
     """Give ewsjf in halves."""
-    return guarded(phi, burst_requests, between="halves", short_share=share)
+    return guarded(
+        phi, burst_requests, between="halves", short_share=share, short_share_most=share
+    )
 
 
 def aging(power: float, phi: float, burst_requests: float) -> Settings:
@@ -74,7 +76,7 @@ def aging(power: float, phi: float, burst_requests: float) -> Settings:
 
 UNGUARDED: Final = GUARDS["off"]
 # Production's default; why: the tables of this benchmark.
-HALVES: Final = Contender("ewsjf, halves .48, φ .28", "ewsjf", two_halves(0.28))
+HALVES: Final = Contender("ewsjf, halves (default)", "ewsjf", Settings())
 SJF: Final = Contender("sjf, φ .3", "sjf", guarded(0.3))
 HRRN: Final = Contender("hrrn, φ .3", "hrrn", guarded(0.3))
 SJF_UNGUARDED: Final = Contender("sjf, no guard", "sjf", UNGUARDED)

@@ -31,6 +31,7 @@ class Witness:
 
     def __init__(self, policy: Policy, parameters: PolicyParameters) -> None:
         self.name = policy.name
+        self.load = policy.load
         self.checked = self.beyond = 0
         self.largest_share = 0.0
         self._policy = policy

@@ -96,7 +96,9 @@ def document_of(settings: Settings, *, without: Collection[str] = ()) -> dict[st
 def order_words(settings: Settings) -> str:
     """Say in one line how ewsjf orders; the other policies have nothing of it."""
     if settings.between == "halves":
-        return f"the shorter {settings.short_share:.0%} of arrivals first, each half by arrival"
+        least, most = settings.short_share, settings.short_share_most
+        share = f"{least:.0%}" if most <= least else f"{least:.0%} to {most:.0%}"
+        return f"the shorter {share} of arrivals first, each half by arrival"
     weights = f"urgency {settings.w_urgency:g}, fairness {settings.w_fairness:g}"
     aging = f"aging {settings.aging_rate:g} · mean^-{settings.aging_power:g}"
     return f"within {settings.within}, between {settings.between} ({weights}, {aging})"

@@ -134,6 +134,7 @@ def settings_to_proto(settings: Settings) -> pb.Settings:
         aging_rate=settings.aging_rate,
         aging_power=settings.aging_power,
         short_ratio=settings.short_share,
+        short_ratio_most=settings.short_share_most,
         tier_weight=None if math.isinf(settings.tier_weight) else settings.tier_weight,
         preemption_order=scalars.PREEMPTIONS_OUT[settings.preemption],
     )
@@ -165,6 +166,9 @@ def settings_from_proto(message: pb.Settings) -> Settings:
         aging_rate=message.aging_rate if has("aging_rate") else _DEFAULTS.aging_rate,
         aging_power=message.aging_power if has("aging_power") else _DEFAULTS.aging_power,
         short_share=message.short_ratio if has("short_ratio") else _DEFAULTS.short_share,
+        short_share_most=(
+            message.short_ratio_most if has("short_ratio_most") else _DEFAULTS.short_share_most
+        ),
         tier_weight=message.tier_weight if has("tier_weight") else math.inf,
         preemption=scalars.PREEMPTIONS.get(message.preemption_order, "last"),
     )

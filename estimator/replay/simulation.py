@@ -201,6 +201,7 @@ class _Simulation:
         """Take arrivals and aborts up to a time, in their order."""
         job, waiting = self._next, self._waiting
         first, add, seen_ns = self._estimates.first, self._policy.add, self._engine.seen_ns
+        load = self._policy.load
         while job is not None and job.arrival_ns <= until_ns:
             if self._aborts:
                 self._take_aborts(job.arrival_ns)
@@ -209,6 +210,7 @@ class _Simulation:
             request = Request(job)
             request.enqueued_s = seen_ns(job.arrival_ns) / NS_PER_S
             first(request)
+            load.arrived(len(waiting))
             waiting[request.request_id] = request
             add(_entry_of(request))
             self._most_waiting = max(self._most_waiting, len(waiting))

@@ -70,7 +70,7 @@ class ServeConfig(BaseSettings):
         File of ``kappad export --model`` that an empty store starts from; empty for none.
     mode, policy, order_by, phi, burst_requests, guard_s, reorder_above, reorder_until
         Initial `Settings`; a mode that was set at run time wins over ``mode``.
-    within, between, w_urgency, w_fairness, aging_rate, aging_power, short_share
+    within, between, w_urgency, w_fairness, aging_rate, aging_power, short_share, short_share_most
         Initial `Settings`, for the policy ewsjf.
     tier_weight, preemption
         Initial `Settings`; ``inf`` for the first lets a smaller priority always go first.
@@ -144,6 +144,7 @@ class ServeConfig(BaseSettings):
     aging_rate: Annotated[float, _weight("aging_rate")] = _DEFAULTS.aging_rate
     aging_power: Annotated[float, _weight("aging_power")] = _DEFAULTS.aging_power
     short_share: Annotated[float, _weight("short_share")] = _DEFAULTS.short_share
+    short_share_most: Annotated[float, _weight("short_share_most")] = _DEFAULTS.short_share_most
     tier_weight: Annotated[float, Field(ge=1.0)] = _DEFAULTS.tier_weight
     preemption: Preemption = _DEFAULTS.preemption
     prior_kappa: _Positive = DEFAULT_KAPPA_TOKENS_PER_S

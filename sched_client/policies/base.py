@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from sched_client.model import PolicyParameters
+from sched_client.policies.load import RecentLoad
 
 
 class WaitingEntry(NamedTuple):
@@ -53,6 +54,9 @@ class Policy(Protocol):
     """
 
     name: str
+    # What arrivals find waiting: the owner tells it of each one, and may share one with the next
+    # policy.
+    load: RecentLoad
 
     def add(self, entry: WaitingEntry) -> None:
         """Add an entry as the youngest; raise ValueError for a bad value or a known id."""

@@ -165,7 +165,7 @@ class QueuedOrders:
     def __init__(self, book: QueueBook, scores: Scores | None = None) -> None:
         self._book = book
         self._scores = scores
-        self._halves = Halves(book.parameters.short_share)
+        self._halves = _halves_of(book.parameters)
 
     def order(self) -> Order:
         """Make an empty order."""
@@ -183,10 +183,18 @@ class QueuedOrders:
         anew = self._book.update(parameters)
         if unit != parameters.order_by:
             # Works in one unit say nothing of those in another; who waits is put anew and counted.
-            self._halves = Halves(parameters.short_share)
-        self._halves.short_share = parameters.short_share
+            self._halves = _halves_of(parameters)
+        self._halves.bound(parameters.short_share, parameters.short_share_most)
         return anew or before != self._in_halves
+
+    def served(self, *, held_up: bool) -> None:
+        """Take that one went by an order, or that the guard took the oldest instead."""
+        self._halves.served(held_up=held_up)
 
     def clear(self) -> None:
         """Count from zero: all that wait are about to be put anew."""
         self._book.clear()
+
+
+def _halves_of(parameters: PolicyParameters) -> Halves:
+    return Halves(parameters.short_share, parameters.short_share_most)

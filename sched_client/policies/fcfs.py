@@ -7,6 +7,7 @@ from heapq import merge
 
 from sched_client.model import PolicyParameters
 from sched_client.policies.base import WaitingEntry
+from sched_client.policies.load import RecentLoad
 from sched_client.policies.orders import KeyedOrder, returned_rank
 from sched_client.policies.waiting import (
     Waiting,
@@ -44,12 +45,14 @@ class Fcfs:
         "_returned",
         "_sequence",
         "_youngest",
+        "load",
         "name",
     )
 
     def __init__(self, parameters: PolicyParameters) -> None:
         check_parameters(parameters)
         self.name = "fcfs"
+        self.load = RecentLoad(parameters.reorder_above)
         # A plain dict would search past every entry that left before to find its first one.
         self._arrived: OrderedDict[str, tuple[float, WaitingEntry]] = OrderedDict()
         self._given_back: dict[str, Waiting] = {}

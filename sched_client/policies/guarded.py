@@ -8,6 +8,7 @@ from sched_client.model import PolicyParameters
 from sched_client.policies.base import WaitingEntry
 from sched_client.policies.groups import GroupedOrder
 from sched_client.policies.ledger import OvertakingLedger
+from sched_client.policies.load import RecentLoad
 from sched_client.policies.orders import Order, PriorityLanes
 from sched_client.policies.waiting import (
     Waiting,
@@ -27,6 +28,9 @@ class Orders(Protocol):
 
     def update(self, parameters: PolicyParameters) -> bool:
         """Take over parameters; tell whether all that wait have to be put in anew."""
+
+    def served(self, *, held_up: bool) -> None:
+        """Take that one went by an order, or that the guard took the oldest instead."""
 
     def clear(self) -> None:
         """Forget what is in the orders made so far: all of it is about to be put in anew."""
@@ -51,6 +55,9 @@ class FixedOrders:
         """Tell whether the tiers weigh something else."""
         before, self._tier_weight = self._tier_weight, parameters.tier_weight
         return before != self._tier_weight
+
+    def served(self, *, held_up: bool) -> None:
+        """Do nothing: an order by size alone asks for no more than it gets."""
 
     def clear(self) -> None:
         """Do nothing: an order that is dropped leaves nothing behind."""
@@ -83,18 +90,21 @@ class GuardedPolicy:
     __slots__ = (
         "_by_id",
         "_choice",
+        "_held_up",
         "_lanes",
         "_ledger",
         "_orders",
         "_parameters",
         "_reordering",
         "_sequence",
+        "load",
         "name",
     )
 
     def __init__(self, name: str, orders: Orders, parameters: PolicyParameters) -> None:
         check_parameters(parameters)
         self.name = name
+        self.load = RecentLoad(parameters.reorder_above)
         self._parameters = parameters
         self._ledger = OvertakingLedger(parameters.phi)
         self._orders = orders
@@ -104,6 +114,8 @@ class GuardedPolicy:
         # Whether more than `reorder_above` have waited, as seen at each choice, since no more than
         # `reorder_until` did or nobody.
         self._reordering = False
+        # Whether the guard took the oldest instead of what the order proposed.
+        self._held_up = False
         # What the last peek decided, and the entry as it showed it.
         self._choice: tuple[Waiting, WaitingEntry] | None = None
 
@@ -188,6 +200,8 @@ class GuardedPolicy:
         else:
             item, entry = self._choice
             self._choice = None
+        if self._reordering:
+            self._orders.served(held_up=self._held_up)
         del self._by_id[item.request_id]
         if not self._by_id:
             self._reordering = False
@@ -201,7 +215,8 @@ class GuardedPolicy:
         parameters = self._parameters
         ledger = self._ledger
         count = len(self._by_id)
-        if count > parameters.reorder_above:
+        self._held_up = False
+        if count > parameters.reorder_above or self.load.high:
             self._reordering = True
         elif count <= parameters.reorder_until:
             self._reordering = False
@@ -214,6 +229,7 @@ class GuardedPolicy:
         candidate = self._lanes.first(now_s) if reordering else min(ledger, key=_by_arrival)
         if ledger.allows(candidate, parameters.burst_work):
             return candidate
+        self._held_up = True
         return ledger.oldest()
 
     def remove(self, request_id: str) -> None:
@@ -257,6 +273,7 @@ class GuardedPolicy:
                 if after is not entry:
                     changed.append((item, after))
         self._parameters = parameters
+        self.load.above = parameters.reorder_above
         self._ledger.set_phi(parameters.phi)
         for item, entry in changed:
             item.take(entry)

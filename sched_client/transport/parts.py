@@ -80,6 +80,9 @@ def read_settings(message: pb.Settings) -> Settings:
         aging_rate=message.aging_rate if has("aging_rate") else _DEFAULTS.aging_rate,
         aging_power=message.aging_power if has("aging_power") else _DEFAULTS.aging_power,
         short_share=message.short_ratio if has("short_ratio") else _DEFAULTS.short_share,
+        short_share_most=(
+            message.short_ratio_most if has("short_ratio_most") else _DEFAULTS.short_share_most
+        ),
         tier_weight=message.tier_weight if has("tier_weight") else math.inf,
         preemption="least_lost" if least_lost else "last",
     )

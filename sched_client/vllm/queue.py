@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from sched_client.model import Mode, PolicyParameters
 from sched_client.policies.base import Policy
+from sched_client.policies.load import RecentLoad
 from sched_client.vllm.ordered import OrderedRequests, Reviser, entry_of
 from sched_client.vllm.record import Record
 from sched_client.vllm.shadow import ShadowOrder
@@ -64,6 +65,8 @@ class KappadQueue:
         self._owner = owner
         self._ordered: OrderedRequests | None = None  # in mode on
         self._shadow: ShadowOrder | None = None  # in mode shadow
+        # Outlives each policy: one that is switched on in an overload knows that it is in one.
+        self._load = RecentLoad()
         # Who was popped before its turn in this step.
         self._overtakers: set[str] = set()
         # What the last peek gave, and whether the next peek may give it again.
@@ -75,6 +78,7 @@ class KappadQueue:
     def add_request(self, request: Any) -> None:
         """Take a request that arrives, or a session that waits for its next turn."""
         try:
+            self._load.arrived(len(self))
             self._owner.note_waiting(request)
         except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
             self.fail(error)
@@ -224,6 +228,9 @@ class KappadQueue:
             return
         try:
             self._shadow = None
+            self._load.above = parameters.reorder_above
+            if policy is not None:
+                policy.load = self._load
             if self._ordered is not None:
                 self._return_to_stock(self._ordered)
             records = [] if policy is None else [self._newest(r) for r in self._stock]

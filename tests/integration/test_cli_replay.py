@@ -195,6 +195,7 @@ def test_every_setting_of_a_replay_can_be_said(trace: str, capsys: Capture) -> N
         "aging_rate": Settings().aging_rate,
         "aging_power": Settings().aging_power,
         "short_share": Settings().short_share,
+        "short_share_most": Settings().short_share_most,
         "tier_weight": 3.0,
         "preemption": Settings().preemption,
     }

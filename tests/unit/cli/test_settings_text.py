@@ -25,6 +25,7 @@ SAID = {
     "aging_rate": "0.5",
     "aging_power": "1.5",
     "short_share": "0.25",
+    "short_share_most": "0.75",
     "tier_weight": "4",
     "preemption": "least_lost",
 }
@@ -70,5 +71,7 @@ def test_scores_and_tiers_are_told_in_words() -> None:
 
 
 def test_halves_are_told_by_their_share() -> None:
-    told = order_words(Settings(between="halves", short_share=0.4))
+    told = order_words(Settings(between="halves", short_share=0.4, short_share_most=0.5))
+    assert told == "the shorter 40% to 50% of arrivals first, each half by arrival"
+    told = order_words(Settings(between="halves", short_share=0.4, short_share_most=0.0))
     assert told == "the shorter 40% of arrivals first, each half by arrival"

@@ -33,7 +33,7 @@ def shown(settings: Settings, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_how_ewsjf_orders_is_told_where_it_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "the shorter 48% of arrivals first" in shown(Settings(policy="ewsjf"), capsys)
+    assert "the shorter 46% to 58% of arrivals first" in shown(Settings(policy="ewsjf"), capsys)
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "sjf", "hrrn", "ewsjf-paper"])

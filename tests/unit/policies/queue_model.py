@@ -59,8 +59,10 @@ class QueueModel:
     halved: list[Job] = field(default_factory=list)
     works: list[float] = field(default_factory=list)
     latest: int = -1
+    share: float = 0.0
 
     def __post_init__(self) -> None:
+        self.share = max(self.parameters.short_share, self.parameters.short_share_most)
         self.install()
 
     # -- who belongs where
@@ -68,6 +70,11 @@ class QueueModel:
     @property
     def in_halves(self) -> bool:
         return self.name == "ewsjf" and self.parameters.between == "halves"
+
+    def served(self, *, held_up: bool) -> None:
+        least = self.parameters.short_share
+        most = max(least, self.parameters.short_share_most)
+        self.share = max(least, self.share - 0.01) if held_up else min(most, self.share + 0.001)
 
     def halve(self, job: Job) -> None:
         sequence, work = job.newest
@@ -77,7 +84,7 @@ class QueueModel:
         recent = self.works[-256:]
         below = sum(other < job.work for other in recent)
         alike = sum(other == job.work for other in recent)
-        job.is_long = below + alike / 2 > self.parameters.short_share * len(recent)
+        job.is_long = below + alike / 2 > self.share * len(recent)
         self.halved.append(job)
 
     def enter(self, job: Job) -> None:
@@ -198,7 +205,10 @@ class QueueModel:
         before, self.parameters = self.parameters, parameters
         if parameters.order_by != before.order_by:
             self.works.clear()
+            self.share = 1.0
             self.latest = -1
+        least = parameters.short_share
+        self.share = min(max(self.share, least), max(least, parameters.short_share_most))
         self.drain(self.draining)
         if parameters.partition != before.partition:
             self.install()

@@ -33,7 +33,8 @@ class SortedListModel:
         self.parameters = parameters
         self.stays: list[Stay] = []  # oldest first
         self.choice: Stay | None = None
-        self.reordering = False
+        self.reordering = self.held_up = self.overloaded = False
+        self.found: list[bool] = []
         self.sequence = 0
         self.youngest_s = float("-inf")
         queued = name in ("ewsjf", "ewsjf-paper")
@@ -173,7 +174,8 @@ class SortedListModel:
         return all(self.slack(stay) + phi * charge - charge >= 0 for stay in older)
 
     def decide(self, now_s: float) -> Stay:
-        if len(self.stays) > self.parameters.reorder_above:
+        self.held_up = False
+        if len(self.stays) > self.parameters.reorder_above or self.overloaded:
             self.reordering = True
         elif len(self.stays) <= self.parameters.reorder_until:
             self.reordering = False
@@ -188,7 +190,15 @@ class SortedListModel:
         guard_s = self.parameters.guard_s
         if guard_s is not None and now_s - oldest.entry.enqueued_s > guard_s:
             return oldest
-        return candidate if self.keeps_slack(candidate) else oldest
+        self.held_up = not self.keeps_slack(candidate)
+        return oldest if self.held_up else candidate
+
+    def arrived(self, waiting: int) -> None:
+        self.found = [*self.found[-63:], waiting > self.parameters.reorder_above]
+        if sum(self.found) >= 16:
+            self.overloaded = True
+        elif sum(self.found) < 6:
+            self.overloaded = False
 
     def peek(self, now_s: float) -> WaitingEntry:
         self.choice = self.decide(now_s)
@@ -200,6 +210,8 @@ class SortedListModel:
         charge = self.charge(chosen)
         position = self.stays.index(chosen)
         del self.stays[position]
+        if self.queues is not None and self.reordering:
+            self.queues.served(held_up=self.held_up)
         self.reordering = self.reordering and bool(self.stays)
         self.leave(chosen)
         for index, stay in enumerate(self.stays):

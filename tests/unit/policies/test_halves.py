@@ -8,7 +8,7 @@ import pytest
 
 from sched_client.model import Partition, PolicyParameters
 from sched_client.policies import Policy, WaitingEntry, create_policy
-from sched_client.policies.halves import WINDOW
+from sched_client.policies.halves import WINDOW, Halves
 
 HALVES = PolicyParameters(between="halves", short_share=0.5, burst_work=float("inf"))
 
@@ -149,3 +149,45 @@ def test_the_median_of_what_comes_splits_a_stream_in_two() -> None:
         policy.pop(float(index))
     # Half of the arrivals are the long one, so 96 % of the others are short.
     assert 0.92 < short / len(works) < 1.0
+
+
+def test_the_share_falls_where_the_guard_holds_up_and_rises_where_it_does_not() -> None:
+    halves = Halves(0.46, 0.58)
+    assert halves.share == 0.58
+    for _ in range(3):
+        halves.served(held_up=True)
+    assert halves.share == pytest.approx(0.55)
+    for _ in range(10):
+        halves.served(held_up=False)
+    assert halves.share == pytest.approx(0.56)
+    for _ in range(100):
+        halves.served(held_up=True)
+    assert halves.share == 0.46
+    for _ in range(1000):
+        halves.served(held_up=False)
+    assert halves.share == 0.58
+    halves.bound(0.7, 0.0)
+    halves.served(held_up=True)
+    assert halves.share == 0.7
+
+
+def test_in_a_long_overload_the_guard_finds_the_share() -> None:
+    # Half of the work is in a tenth of the requests; with φ 0 and little burst nothing may pass.
+    shares = {}
+    for phi, burst_work in ((0.0, 2.0), (0.9, 1e9)):
+        parameters = PolicyParameters(
+            between="halves",
+            short_share=0.2,
+            short_share_most=0.6,
+            phi=phi,
+            burst_work=burst_work,
+        )
+        policy = create_policy("ewsjf", parameters)
+        for number in range(400):
+            work = 9.0 if number % 10 == 0 else 1.0 + number % 7 / 10
+            policy.add(WaitingEntry(f"r{number}", float(number), work, work))
+            if number % 2:
+                policy.pop(float(number))
+        shares[phi] = policy._orders._halves.share  # type: ignore[attr-defined]  # what it chose
+    assert shares[0.0] == 0.2
+    assert shares[0.9] == 0.6

@@ -55,6 +55,7 @@ _PARAMETERS = st.builds(
     aging_rate=st.sampled_from([0.0, 0.0, 0.125, 2.0]),
     aging_power=st.sampled_from([0.0, 1.0]),
     short_share=st.sampled_from([0.0, 0.25, 0.5, 1.0]),
+    short_share_most=st.sampled_from([0.0, 0.0, 0.5, 0.75]),
     tier_weight=st.sampled_from([float("inf"), float("inf"), 1.0, 4.0]),
     partition=_PARTITIONS,
 )
@@ -80,6 +81,8 @@ class PolicyMachine(RuleBasedStateMachine):
     def _add(self, service_s: float, tokens: float, priority: int) -> None:
         self.number += 1
         entry = WaitingEntry(f"r{self.number}", self.now_s, service_s, tokens, priority=priority)
+        self.policy.load.arrived(len(self.policy))
+        self.model.arrived(len(self.model.stays))
         self.policy.add(entry)
         self.model.add(entry)
 

@@ -43,8 +43,16 @@ def test_duration_estimates_know_the_seconds_of_audio_alone(job: Job, tokens: fl
 def test_the_guards_burst_is_so_many_mean_requests() -> None:
     settings = Settings(phi=0.2, burst_requests=5.0, guard_s=9.0, reorder_above=3)
     parameters = TrueEstimates(PROFILE, settings, mean_service_s=0.4, mean_tokens=30.0).parameters
+    default = Settings()
     assert parameters == PolicyParameters(
-        phi=0.2, burst_work=2.0, guard_s=9.0, reorder_above=3, reorder_until=6, between="halves"
+        phi=0.2,
+        burst_work=2.0,
+        guard_s=9.0,
+        reorder_above=3,
+        reorder_until=default.reorder_until,
+        between=default.between,
+        short_share=default.short_share,
+        short_share_most=default.short_share_most,
     )
     by_tokens = Settings(order_by="tokens", burst_requests=5.0)
     parameters = TrueEstimates(PROFILE, by_tokens, mean_service_s=0.4, mean_tokens=30.0).parameters

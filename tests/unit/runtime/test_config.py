@@ -70,6 +70,7 @@ def test_every_setting_can_be_configured_by_a_variable(monkeypatch: pytest.Monke
         aging_rate=0.5,
         aging_power=1.5,
         short_share=0.25,
+        short_share_most=0.75,
         tier_weight=4.0,
         preemption="least_lost",
     )

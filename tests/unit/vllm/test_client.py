@@ -20,7 +20,7 @@ class _Engine:
 
     def __init__(self, *, priorities: bool = False, **settings: object) -> None:
         # Few wait here, and their order is what is looked at.
-        chosen = Settings(**{"reorder_above": 0, **settings})  # type: ignore[arg-type]  # test values
+        chosen = Settings(**{"policy": "sjf", "reorder_above": 0, **settings})  # type: ignore[arg-type]  # test values
         self.link = FakeLink(text_snapshot(chosen))
         self.link.publish()
         self.client = EngineClient(
@@ -199,3 +199,18 @@ def test_requests_are_estimated_anew_where_each_step_meets_another_snapshot() ->
     engine.link.set(mode="off")
     engine.client.begin_step()
     assert engine.client.decision.mode == "off"
+
+
+def test_an_engine_that_is_switched_on_in_an_overload_knows_that_it_is_in_one() -> None:
+    engine = _Engine(mode="off", policy="sjf", reorder_above=8)
+    for number in range(60):
+        engine.arrive(f"past{number}", 5)
+        if number >= 12:
+            engine.admit()
+    while len(engine.queue):
+        engine.admit()
+    engine.link.set(mode="on")
+    engine.client.begin_step()
+    engine.arrive("long", 90)
+    engine.arrive("short", 1)
+    assert engine.admit() == "short"

@@ -463,7 +463,7 @@ class Partition(_message.Message):
     def __init__(self, model_id: _Optional[str] = ..., boundary_seconds: _Optional[_Iterable[float]] = ..., queue_ids: _Optional[_Iterable[str]] = ..., lower_seconds: _Optional[_Iterable[float]] = ..., upper_seconds: _Optional[_Iterable[float]] = ..., mean_seconds: _Optional[_Iterable[float]] = ..., share_ratios: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("mode", "policy", "order_by", "overtaking_ratio", "burst_request_count", "guard_seconds", "reorder_above_count", "within_order", "between_order", "urgency_weight", "fairness_weight", "aging_rate", "aging_power", "tier_weight", "preemption_order", "reorder_until_count", "short_ratio")
+    __slots__ = ("mode", "policy", "order_by", "overtaking_ratio", "burst_request_count", "guard_seconds", "reorder_above_count", "within_order", "between_order", "urgency_weight", "fairness_weight", "aging_rate", "aging_power", "tier_weight", "preemption_order", "reorder_until_count", "short_ratio", "short_ratio_most")
     MODE_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ORDER_BY_FIELD_NUMBER: _ClassVar[int]
@@ -481,6 +481,7 @@ class Settings(_message.Message):
     PREEMPTION_ORDER_FIELD_NUMBER: _ClassVar[int]
     REORDER_UNTIL_COUNT_FIELD_NUMBER: _ClassVar[int]
     SHORT_RATIO_FIELD_NUMBER: _ClassVar[int]
+    SHORT_RATIO_MOST_FIELD_NUMBER: _ClassVar[int]
     mode: Mode
     policy: str
     order_by: OrderBy
@@ -498,7 +499,8 @@ class Settings(_message.Message):
     preemption_order: PreemptionOrder
     reorder_until_count: int
     short_ratio: float
-    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., policy: _Optional[str] = ..., order_by: _Optional[_Union[OrderBy, str]] = ..., overtaking_ratio: _Optional[float] = ..., burst_request_count: _Optional[float] = ..., guard_seconds: _Optional[float] = ..., reorder_above_count: _Optional[int] = ..., within_order: _Optional[_Union[WithinOrder, str]] = ..., between_order: _Optional[_Union[BetweenOrder, str]] = ..., urgency_weight: _Optional[float] = ..., fairness_weight: _Optional[float] = ..., aging_rate: _Optional[float] = ..., aging_power: _Optional[float] = ..., tier_weight: _Optional[float] = ..., preemption_order: _Optional[_Union[PreemptionOrder, str]] = ..., reorder_until_count: _Optional[int] = ..., short_ratio: _Optional[float] = ...) -> None: ...
+    short_ratio_most: float
+    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., policy: _Optional[str] = ..., order_by: _Optional[_Union[OrderBy, str]] = ..., overtaking_ratio: _Optional[float] = ..., burst_request_count: _Optional[float] = ..., guard_seconds: _Optional[float] = ..., reorder_above_count: _Optional[int] = ..., within_order: _Optional[_Union[WithinOrder, str]] = ..., between_order: _Optional[_Union[BetweenOrder, str]] = ..., urgency_weight: _Optional[float] = ..., fairness_weight: _Optional[float] = ..., aging_rate: _Optional[float] = ..., aging_power: _Optional[float] = ..., tier_weight: _Optional[float] = ..., preemption_order: _Optional[_Union[PreemptionOrder, str]] = ..., reorder_until_count: _Optional[int] = ..., short_ratio: _Optional[float] = ..., short_ratio_most: _Optional[float] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()

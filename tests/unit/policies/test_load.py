@@ -1,0 +1,50 @@
+"""What arrivals found lately, and what a policy makes of it."""
+
+import math
+
+from sched_client.model import PolicyParameters
+from sched_client.policies import WaitingEntry, create_policy
+from sched_client.policies.load import WINDOW, RecentLoad
+
+
+def test_an_overload_begins_with_a_quarter_and_ends_below_a_tenth() -> None:
+    load = RecentLoad(above=8)
+    highs = []
+    for found in [8] * WINDOW + [9] * (WINDOW // 4) + [0] * WINDOW:
+        load.arrived(found)
+        highs.append(load.high)
+    begins = WINDOW + WINDOW // 4 - 1
+    # The sixteen long ones are the youngest then; eleven of them have to be forgotten.
+    ends = begins + WINDOW - WINDOW // 4 + 11
+    assert [n for n, high in enumerate(highs) if high] == list(range(begins, ends))
+
+
+def test_what_it_counts_does_not_drift() -> None:
+    load = RecentLoad(above=0)
+    for number in range(1000):
+        load.arrived(number % 5 == 0)
+    assert not load.high
+    for number in range(1000):
+        load.arrived(number % 3 == 0)
+    assert load.high
+
+
+def test_in_an_overload_few_are_ordered_too() -> None:
+    parameters = PolicyParameters(burst_work=math.inf, reorder_above=8, reorder_until=6)
+    policy = create_policy("sjf", parameters)
+    policy.add(WaitingEntry("long", 0.0, 9.0, 90.0))
+    policy.add(WaitingEntry("short", 1.0, 1.0, 10.0))
+    assert policy.peek(2.0).request_id == "long"
+    for _ in range(WINDOW):
+        policy.load.arrived(30)
+    assert policy.peek(3.0).request_id == "short"
+    for _ in range(WINDOW):
+        policy.load.arrived(2)
+    assert policy.peek(4.0).request_id == "long"
+
+
+def test_what_is_long_follows_the_parameters() -> None:
+    policy = create_policy("hrrn", PolicyParameters(reorder_above=3))
+    assert policy.load.above == 3
+    policy.update(PolicyParameters(reorder_above=20))
+    assert policy.load.above == 20
