@@ -111,6 +111,7 @@ class EngineClient:
         self._signals: tuple[bool, bool] | None = None
         self._adopted_in_a_row = 0  # steps since new estimates had one
         self._least_lost = False
+        self._arranged = False  # in this step
 
     # -- the scheduler's hooks ----------------------------------------------------------------
 
@@ -136,6 +137,7 @@ class EngineClient:
             self._adopted_in_a_row = 0
         # Last: nothing of ours may fail between this and vLLM's own step.
         if self._least_lost and self.victims is not None:
+            self._arranged = True
             self.victims.arrange()
 
     def end_step(self, output: Any, running: int) -> None:
@@ -148,9 +150,11 @@ class EngineClient:
         running : int
             Running requests after the step.
         """
+        if self._arranged and self.victims is not None:
+            # After a failure in between too: from then on the order must be vLLM's own.
+            self._arranged = False
+            self.victims.restore()
         if not self.failure:
-            if self._least_lost and self.victims is not None:
-                self.victims.restore()
             tracker, now_s = self.tracker, self.queue.now_s
             tracker.advance(now_s, running)
             for admitted in output.scheduled_new_reqs:

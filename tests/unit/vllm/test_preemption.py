@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sched_client.model import Settings
+from sched_client.options import ClientOptions
+from sched_client.vllm.client import EngineClient
+from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.preemption import LeastLost
+from sched_client.vllm.queue import KappadQueue
+from tests.support.vllm_fakes import FakeLink, StockQueue, text_snapshot
 
 SIZE = 16
 
@@ -95,6 +101,33 @@ def test_a_prefill_asks_for_no_more_than_the_budget() -> None:
     victims.arrange()
     # One for `a`, four for the 63 tokens that are left to `b`, none for `c`.
     assert (_order(scheduler), victims.arranged) == ("abc", 0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_order_is_vllms_own_after_a_step_in_which_we_failed_too(fails: bool) -> None:
+    sizes = (320, 80, 960, 480)
+    requests = [_request(name, size) for name, size in zip("abcd", sizes, strict=True)]
+    scheduler = _scheduler(requests, 0)
+    victims = LeastLost(scheduler)
+    link = FakeLink(text_snapshot(Settings(mode="on", policy="sjf", preemption="least_lost")))
+    client = EngineClient(
+        options=ClientOptions(),
+        link=link,
+        reader=FeatureReader(),
+        new_queue=lambda owner: KappadQueue(StockQueue, owner),
+        victims=victims,
+        clock=lambda: 100.0,
+    )
+    orders = []
+    for _ in range(2):
+        client.begin_step()
+        orders.append(_order(scheduler))
+        if fails:
+            client.fail(RuntimeError("injected"))
+        client.end_step(SimpleNamespace(scheduled_new_reqs=[]), 4)
+        orders.append(_order(scheduler))
+    assert orders == ["acdb", "abcd", "abcd" if fails else "acdb", "abcd"]
+    assert link.status.failures == fails
 
 
 def test_a_scheduler_without_what_it_needs_is_refused() -> None:
