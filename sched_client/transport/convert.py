@@ -38,6 +38,7 @@ _STEP_KEYS: Final = 12
 MAX_KEYS: Final = 50_000
 # A caller's own words beyond the API's limit are left out, so that they cannot lose a completion.
 _MAX_LABEL_LENGTH: Final = 128
+_INT32_MAX: Final = 2**31 - 1
 
 _MODE_MESSAGES: Final[Mapping[Mode, pb.Mode]] = {
     "off": pb.MODE_OFF,
@@ -265,6 +266,7 @@ class CompletionWriter:
     def write(self, report: CompletionReport) -> pb.Completion:
         """Build the message of one report; raise ValueError or TypeError for a bad value."""
         features = report.features
+        max_tokens = features.max_tokens
         message = pb.Completion(
             completion_id=f"{self._boot_id}-{report.counter}",
             model_id=label(features.model),
@@ -273,16 +275,17 @@ class CompletionWriter:
             kind=KIND_MESSAGES[features.kind],
             audio_seconds=features.audio_s,
             duration_source=label(features.duration_source),
-            prompt_token_count=features.prompt_tokens,
-            cached_prompt_token_count=report.cached_prompt_tokens,
-            output_token_count=report.output_tokens,
-            max_token_count=features.max_tokens,
+            prompt_token_count=_count(features.prompt_tokens),
+            cached_prompt_token_count=_count(report.cached_prompt_tokens),
+            output_token_count=_count(report.output_tokens),
+            # The API has no limit below 1: absent, as one that is unknown.
+            max_token_count=_count(max_tokens) if max_tokens and max_tokens > 0 else None,
             finish_reason=_FINISHES.get(report.finish_reason, pb.FINISH_REASON_ERROR),
             finish_unix_seconds=report.finished_s,
             wait_seconds=report.wait_s,
             service_seconds=report.service_s,
             mean_concurrency=report.concurrency,
-            preemption_count=report.preemptions,
+            preemption_count=_count(report.preemptions),
             predicted_token_count=report.predicted_tokens,
             snapshot_version=report.snapshot_version,
             request_hash=self.hash_id(report.request_id),
@@ -290,7 +293,8 @@ class CompletionWriter:
             group_id=self._key.hash(report.group_id),
             request_type=label(report.request_type),
             queue_id=label(report.queue_id),
-            priority=report.priority,
+            # Callers may send any integer. It teaches nothing, and what it came with does.
+            priority=max(-_INT32_MAX - 1, min(report.priority, _INT32_MAX)),
         )
         if features.timestamps is not None:
             message.timestamps = features.timestamps
@@ -304,6 +308,11 @@ class CompletionWriter:
 def mode_message(mode: Mode) -> pb.Mode:
     """Give the message's value for a mode's name."""
     return _MODE_MESSAGES.get(mode, pb.MODE_UNSPECIFIED)
+
+
+def _count(value: int) -> int:
+    """Give a count as the message takes it: outside it the whole completion is lost."""
+    return max(0, min(value, _INT32_MAX))
 
 
 def label(text: str) -> str:

@@ -235,6 +235,40 @@ def test_a_report_becomes_a_completion_field_by_field() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("told", "priority", "count"),
+    [
+        (-(2**31) - 1, -(2**31), 0),
+        (-(2**31), -(2**31), 0),
+        (-1, -1, 0),
+        (2**31 - 1, 2**31 - 1, 2**31 - 1),
+        (2**31, 2**31 - 1, 2**31 - 1),
+        (10**30, 2**31 - 1, 2**31 - 1),
+    ],
+)
+def test_an_integer_beyond_the_apis_loses_no_completion(
+    told: int, priority: int, count: int
+) -> None:
+    report = make_report(
+        1,
+        features=Features(prompt_tokens=told, max_tokens=told),
+        output_tokens=told,
+        cached_prompt_tokens=told,
+        preemptions=told,
+        priority=told,
+    )
+    message = convert.CompletionWriter("boot").write(report)
+    assert message.priority == priority
+    assert {
+        message.prompt_token_count,
+        message.cached_prompt_token_count,
+        message.output_token_count,
+        message.max_token_count,
+        message.preemption_count,
+    } == {count}
+    assert message.HasField("max_token_count") == (count > 0)
+
+
 def test_what_is_unknown_stays_absent() -> None:
     message = convert.CompletionWriter("boot").write(make_report(1, features=Features()))
     absent = [
