@@ -114,8 +114,9 @@ class GuardedPolicy:
         # Whether more than `reorder_above` have waited, as seen at each choice, since no more than
         # `reorder_until` did or nobody.
         self._reordering = False
-        # Whether the guard took the oldest instead of what the order proposed.
-        self._held_up = False
+        # Whether the guard took the oldest instead of what the order proposed; None where
+        # `guard_s` did, which says nothing of the order.
+        self._held_up: bool | None = False
         # What the last peek decided, and the entry as it showed it.
         self._choice: tuple[Waiting, WaitingEntry] | None = None
 
@@ -200,7 +201,7 @@ class GuardedPolicy:
         else:
             item, entry = self._choice
             self._choice = None
-        if self._reordering:
+        if self._reordering and self._held_up is not None:
             self._orders.served(held_up=self._held_up)
         del self._by_id[item.request_id]
         if not self._by_id:
@@ -223,6 +224,7 @@ class GuardedPolicy:
         if parameters.guard_s is not None:
             oldest = ledger.oldest()
             if now_s - oldest.enqueued_s > parameters.guard_s:
+                self._held_up = None
                 return oldest
         # Few: of the ledger, as a dictionary is searched past all that ever left it since it grew.
         reordering = self._reordering

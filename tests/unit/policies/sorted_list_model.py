@@ -33,7 +33,8 @@ class SortedListModel:
         self.parameters = parameters
         self.stays: list[Stay] = []  # oldest first
         self.choice: Stay | None = None
-        self.reordering = self.held_up = self.overloaded = False
+        self.reordering = self.overloaded = False
+        self.held_up: bool | None = False
         self.found: list[bool] = []
         self.sequence = 0
         self.youngest_s = float("-inf")
@@ -189,6 +190,7 @@ class SortedListModel:
         oldest = self.stays[0]
         guard_s = self.parameters.guard_s
         if guard_s is not None and now_s - oldest.entry.enqueued_s > guard_s:
+            self.held_up = None
             return oldest
         self.held_up = not self.keeps_slack(candidate)
         return oldest if self.held_up else candidate
@@ -210,7 +212,7 @@ class SortedListModel:
         charge = self.charge(chosen)
         position = self.stays.index(chosen)
         del self.stays[position]
-        if self.queues is not None and self.reordering:
+        if self.queues is not None and self.reordering and self.held_up is not None:
             self.queues.served(held_up=self.held_up)
         self.reordering = self.reordering and bool(self.stays)
         self.leave(chosen)

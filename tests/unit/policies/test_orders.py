@@ -7,7 +7,8 @@ import pytest
 
 from sched_client.model import PolicyParameters
 from sched_client.policies import Policy, WaitingEntry, create_policy
-from sched_client.policies.guarded import GuardedPolicy
+from sched_client.policies.guarded import FixedOrders, GuardedPolicy
+from sched_client.policies.orders import KeyedOrder, shortest_first_rank
 
 UNGUARDED = PolicyParameters(burst_work=math.inf)
 
@@ -135,6 +136,27 @@ def test_the_guard_in_seconds_lets_the_oldest_go_first() -> None:
     assert policy.peek(5.0).request_id == "c"  # waited exactly 5.0 s, not longer
     assert policy.pop(6.5).request_id == "c"  # peeked before
     assert [policy.pop(6.5).request_id for _ in range(3)] == ["a", "b", "d"]
+
+
+class _Told(FixedOrders):
+    """Notes what an order hears of those that went."""
+
+    def __init__(self, parameters: PolicyParameters) -> None:
+        super().__init__(lambda: KeyedOrder(shortest_first_rank), parameters)
+        self.told: list[bool] = []
+
+    def served(self, *, held_up: bool) -> None:
+        self.told.append(held_up)
+
+
+def test_what_the_guard_in_seconds_takes_says_nothing_of_the_order() -> None:
+    parameters = PolicyParameters(phi=0.0, burst_work=1.0, guard_s=5.0)
+    orders = _Told(parameters)
+    policy = GuardedPolicy("told", orders, parameters)
+    fill(policy, ("a", 0.0, 9.0), ("b", 1.0, 8.0), ("c", 2.0, 1.0), ("d", 2.5, 2.0))
+    # c in its order, a instead of d, b as it waited for 6 s, d in its order.
+    assert [policy.pop(now_s).request_id for now_s in (4.0, 4.0, 7.0, 7.0)] == ["c", "a", "b", "d"]
+    assert orders.told == [False, True, False]
 
 
 def test_few_go_by_arrival_and_more_by_the_order() -> None:
