@@ -311,7 +311,7 @@ def mode_message(mode: Mode) -> pb.Mode:
 
 
 def _count(value: int) -> int:
-    """Give a count as the message takes it: outside it the whole completion is lost."""
+    """Give a count in 0 to the most of int32: one outside would lose its whole completion."""
     return max(0, min(value, _INT32_MAX))
 
 
