@@ -197,8 +197,10 @@ def _time(one: "Explanation") -> str:
     text = f"waited {completion.wait_s:.3f} s"
     if completion.service_s > 0.0:
         text += f", served in {completion.service_s:.3f} s beside {completion.concurrency:.1f}"
-    else:
-        text += ", never admitted" if completion.finish_reason == "aborted" else ""
+    elif completion.finish_reason == "aborted":
+        text += ", never admitted"
+    elif completion.wait_s == 0.0:
+        text = "nobody said how long it took"
     text += f" (expected now {one.estimate.service_s:.3f} s"
     text += f" beside {service.reference_concurrency:.1f})"
     if completion.preemptions:

@@ -76,7 +76,7 @@ def _nothing(*, history: bool, model: str, language: str) -> str:
     )
     of = f" for {wanted}" if wanted else ""
     if history:
-        return f"no history{of} yet: κ is recorded once completions were learned"
+        return f"no history{of} yet: κ is recorded some seconds after completions were learned"
     return f"no κ{of} yet; `kappad kappa` shows all keys"
 
 
