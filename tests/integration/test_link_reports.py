@@ -186,7 +186,7 @@ def test_a_report_that_is_no_message_is_dropped_and_the_others_leave(
     sidecar: ScriptedSidecar, caplog: pytest.LogCaptureFixture
 ) -> None:
     with started_link(sidecar.target) as link:
-        link.report(make_report(1, output_tokens=2**40))
+        link.report(make_report(1, snapshot_version=2**70))
         link.report(make_report(2, request_type="\ud800", request_id="\udfff"))
         link.report(make_report(3, request_type="x" * 1000))
         wait_until(lambda: len(sidecar.completion_ids) == 2, "the others")
