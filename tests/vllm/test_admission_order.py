@@ -41,7 +41,12 @@ QUEUES = Partition(
 # Orders with settings of their own; all others are policies as they are.
 SETTINGS: dict[str, dict[str, Any]] = {
     "ewsjf": {"policy": "ewsjf", "between": "score", "within": "fcfs"},
-    "halves": {"policy": "ewsjf", "between": "halves", "short_share": SHORT_SHARE},
+    "halves": {
+        "policy": "ewsjf",
+        "between": "halves",
+        "short_share": SHORT_SHARE,
+        "short_share_most": SHORT_SHARE,
+    },
 }
 ORDERS = ("fcfs", "sjf", "hrrn", "halves", "ewsjf", "ewsjf-paper")
 

@@ -35,7 +35,10 @@ ORDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "fcfs": ("fcfs", {}),
     "sjf": ("sjf", {}),
     "hrrn": ("hrrn", {}),
-    "halves": ("ewsjf", {"between": "halves", "short_share": 0.4}),
+    "halves": (
+        "ewsjf",
+        {"between": "halves", "short_share": 0.4, "short_share_most": 0.4},
+    ),
     "shortest queue": ("ewsjf", {"between": "shortest"}),
     "shortest queue, shortest in it": ("ewsjf", {"between": "shortest", "within": "score"}),
     "ratio of heads": ("ewsjf", {"between": "ratio"}),
