@@ -100,8 +100,6 @@ class Engine:
         First admissions, by vLLM's own account.
     answers : dict of str to list of int
         Tokens of those that ended.
-    preempted : int
-        Preemptions, by vLLM's own account.
     """
 
     def __init__(self, weights: Path, *, blocks: int, **others: Any) -> None:
@@ -133,13 +131,12 @@ class Engine:
     def forget(self) -> None:
         self.admitted: list[str] = []
         self.answers: dict[str, list[int]] = {}
-        self.preempted = self.chunks = 0
+        self.chunks = 0
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         output = self._schedule(*args, **kwargs)
         # vLLM makes ids unique by digits after a dash.
         self.admitted += [new.req_id.partition("-")[0] for new in output.scheduled_new_reqs]
-        self.preempted += len(output.preempted_req_ids or ())
         self.chunks += sum(r.is_prefill_chunk for r in self.scheduler.running)
         return output
 
