@@ -7,10 +7,6 @@ them as learned ones would. Settings were found on seeds below 10; figures are o
 Run: ``python -m benchmarks.twin.queues [PART…]`` (all of it about 5 minutes of one core).
 """
 
-import argparse
-import json
-import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -41,6 +37,7 @@ from benchmarks.twin.material import (
     rows_of,
     scene,
 )
+from benchmarks.twin.parts import run_parts
 from estimator.core.observation import Completion
 from estimator.replay.arrivals import BURST_MEAN_LOAD, Arrivals
 from estimator.replay.figures import Figures, change_of, metric
@@ -258,23 +255,5 @@ PARTS: Final[dict[str, Callable[[], Row]]] = {
 }
 
 
-def main() -> None:
-    """Measure the parts that were asked for, all by default, and print JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    wanted = parser.parse_args().parts
-    unknown = set(wanted) - PARTS.keys()
-    if unknown:
-        parser.error(f"unknown part {', '.join(sorted(unknown))}")
-    result: Row = {}
-    for name, part in PARTS.items():
-        if wanted and name not in wanted:
-            continue
-        start = time.process_time()
-        result[name] = part()
-        print(f"{name}: {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)
-    print(json.dumps(result, indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(PARTS, __doc__)

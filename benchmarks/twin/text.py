@@ -8,12 +8,8 @@ tokens a second and the mean batch.
 Run: ``python -m benchmarks.twin.text [PART…]`` (all of it about 4 minutes of one core).
 """
 
-import argparse
-import json
 import math
 import random
-import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -33,6 +29,7 @@ from benchmarks.twin.contenders import (
     two_halves,
 )
 from benchmarks.twin.material import TRACES, Mix, Row, Scene, Table, engine, limited, scene
+from benchmarks.twin.parts import run_parts
 from estimator.core.observation import Completion
 from estimator.replay.arrivals import Arrivals
 from estimator.replay.figures import Figures, metric
@@ -335,23 +332,5 @@ PARTS: Final[dict[str, Callable[[], Row]]] = {
 }
 
 
-def main() -> None:
-    """Measure the parts that were asked for, all by default, and print JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    wanted = parser.parse_args().parts
-    unknown = set(wanted) - PARTS.keys()
-    if unknown:
-        parser.error(f"unknown part {', '.join(sorted(unknown))}")
-    result: Row = {}
-    for name, part in PARTS.items():
-        if wanted and name not in wanted:
-            continue
-        start = time.process_time()
-        result[name] = part()
-        print(f"{name}: {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)
-    print(json.dumps(result, indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(PARTS, __doc__)
