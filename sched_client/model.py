@@ -5,11 +5,12 @@ estimate is the same wherever it is made. Standard library only: this module is 
 neither grpc nor vLLM is present, and nothing here blocks, logs or reads a clock.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from sched_client.keys import GLOBAL_KEY, TEXT_TASK, Key
 from sched_client.settings import (
     MAX_REORDER_ABOVE,
     MODES,
@@ -24,7 +25,6 @@ from sched_client.settings import (
     Within,
     parameters_of,
 )
-from sched_client.text_class import size_class
 
 __all__ = [
     "DEFAULT_KAPPA_TOKENS_PER_S",
@@ -82,53 +82,8 @@ DEFAULT_KAPPA_TOKENS_PER_S: Final = 3.2
 # The median output of production chat (Azure 2023 conversation trace; Patel et al., Splitwise,
 # 2024): what a text request counts as before any of its model's has been seen.
 DEFAULT_TEXT_TOKENS: Final = 129.0
-TEXT_TASK: Final = "text"
 # The cache of resolved keys is dropped beyond this, so that invented languages cannot grow it.
 _MAX_RESOLVED: Final = 8192
-
-
-class Key(NamedTuple):
-    """What one κ is learned for; an empty string or None means "any".
-
-    Attributes
-    ----------
-    model : str
-        Served model's name.
-    task : str
-        ``transcribe``, ``translate`` or ``text``.
-    language : str
-        Whisper's language code, such as ``en``; of a text request its `text_class`.
-    timestamps : bool or None
-        Whether the transcript carries timestamp tokens.
-    """
-
-    model: str = ""
-    task: str = ""
-    language: str = ""
-    timestamps: bool | None = None
-
-    def chain(self) -> Iterator["Key"]:
-        """Yield this key and then its parents, the global key last.
-
-        Parents drop timestamps, then the language, the task and the model. Text requests are
-        counted in another unit than what is above their task: they drop timestamps, then the
-        request type, then the size of the prompt, and end there.
-        """
-        model, task, language, _ = seen = self
-        yield seen
-        parents: tuple[Key, ...]
-        if task == TEXT_TASK:
-            sized = Key(model, task, size_class(language))
-            parents = (Key(model, task, language), sized, Key(model, task))
-        else:
-            parents = (Key(model, task, language), Key(model, task), Key(model), Key())
-        for parent in parents:
-            if parent != seen:
-                seen = parent
-                yield parent
-
-
-GLOBAL_KEY: Final = Key()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

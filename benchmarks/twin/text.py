@@ -155,7 +155,7 @@ def _lengths(name: str, prompts: tuple[int, int], seed: int) -> Rows:
         prompt = round(math.exp(rng.uniform(*map(math.log, prompts))))
         rows.append(
             Completion(
-                completion_id="synthetic", task="text", prompt_tokens=prompt,
+                completion_id="synthetic", task="text", kind="text", prompt_tokens=prompt,
                 output_tokens=_EWSJF_OUTPUT,
             )
         )  # fmt: skip
