@@ -2,7 +2,9 @@
 
 import math
 
-from benchmarks.run import BENCHMARKS, Promise, _find, _flat, _table, _take_tables
+from benchmarks.listing import BENCHMARKS
+from benchmarks.promises import PROMISES
+from benchmarks.run import _find, _flat, _table, _take_tables, judged
 
 
 def test_tables_are_taken_out_and_the_rest_stays_flat() -> None:
@@ -25,13 +27,18 @@ def test_never_keeps_no_promise_in_either_direction() -> None:
     result = {"a": {"b": None}}
     assert math.isnan(_find(result, "a/b"))
     for comparison in ("<=", ">="):
-        assert Promise("what", "a/b", comparison, 1.0).judge(result).endswith("| **no** |")
+        assert judged(("what", "a/b", comparison, 1.0), result).endswith("| **no** |")
 
 
 def test_every_promise_has_a_comparison_that_can_be_judged() -> None:
-    for benchmark in BENCHMARKS:
-        for promise in benchmark.promises:
+    for promises in PROMISES.values():
+        for promised in promises:
+            what, path, _, _ = promised
             document: object = 0.0
-            for key in reversed(promise.path.split("/")):
+            for key in reversed(path.split("/")):
                 document = {key: document}
-            assert promise.judge(document).startswith(f"| {promise.what} | 0")
+            assert judged(promised, document).startswith(f"| {what} | 0")
+
+
+def test_every_promise_is_of_a_benchmark_that_is_run() -> None:
+    assert set(PROMISES) <= {benchmark.name for benchmark in BENCHMARKS}
