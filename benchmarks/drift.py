@@ -24,12 +24,13 @@ from typing import Any, Final, NamedTuple
 from river.drift import PageHinkley
 
 from estimator.core.config import CoreConfig
+from estimator.core.cusum import Row
 from estimator.core.drift import Sample, kappa_watch, service_watch
 from estimator.core.drift_event import DriftEvent, DriftKind
 from estimator.core.mix import MixTable
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
-from estimator.core.shift import BATCH, Row, ShiftTest
+from estimator.core.shift import BATCH, ShiftTest
 from estimator.evaluation.engine_model import GPU, Job, serve
 from estimator.evaluation.scenarios import Trace, read_trace
 

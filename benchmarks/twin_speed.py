@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from estimator.core.shift import load_detector
+from estimator.core.cusum import load_detector
 from estimator.replay.arrivals import Arrivals
 from estimator.replay.estimates import Estimating
 from estimator.replay.job import NS_PER_S, Job

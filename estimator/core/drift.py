@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from estimator.core.config import CoreConfig
+from estimator.core.cusum import Row, Shift, load_detector
 from estimator.core.drift_event import DriftEvent, DriftKind
-from estimator.core.shift import BATCH, Row, Shift, ShiftTest, load_detector
+from estimator.core.shift import BATCH, ShiftTest
 
 # Re-exported for those that load the detector anyway.
 __all__ = [

@@ -7,7 +7,8 @@ import pytest
 
 from estimator.core.config import CoreConfig
 from estimator.core.drift import Change
-from estimator.core.mix import MixTable, MixWatch, ShareWatch
+from estimator.core.mix import MixTable, MixWatch
+from estimator.core.shares import ShareWatch
 from tests.support.completions import completion_of
 
 Request = tuple[float | None, str, str]

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from estimator.core.shift import BATCH, Cusum, Row, Shift, ShiftTest
+from estimator.core.cusum import Cusum, Row, Shift
+from estimator.core.shift import BATCH, ShiftTest
 
 
 def new_test(*, threshold: float = 10.5, least_scale: float = 0.1) -> ShiftTest:
