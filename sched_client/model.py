@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from sched_client.keys import GLOBAL_KEY, TEXT_TASK, Key
+from sched_client.service import DEFAULT_MEAN_AUDIO_S, MIN_SERVICE_S, ServiceTime
 from sched_client.settings import (
     MAX_REORDER_ABOVE,
     MODES,
@@ -74,9 +75,6 @@ WHISPER_MAX_TOKENS: Final = 448
 YOUNG_SAMPLES: Final = 256
 # Whisper pads or cuts every piece to 30 s (openai/whisper, CHUNK_LENGTH).
 WHISPER_WINDOW_S: Final = 30.0
-# Mean utterance of LibriSpeech test-clean (Panayotov et al. 2015), 7.4 s: what an unknown
-# duration counts as until the sidecar has told the mean it saw.
-DEFAULT_MEAN_AUDIO_S: Final = 7.4
 # LibriSpeech's tokens per second of audio by Whisper's tokenizer (benchmarks/traces/README.md).
 DEFAULT_KAPPA_TOKENS_PER_S: Final = 3.2
 # The median output of production chat (Azure 2023 conversation trace; Patel et al., Splitwise,
@@ -111,42 +109,6 @@ class KappaEntry:
     ratio_p99: float = 2.5
     sample_count: int = 0
     source: Literal["prior", "learned"] = "prior"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceTime:
-    """Residence of a request of one model at the reference concurrency.
-
-    ``service_s = overhead_s + seconds_per_prompt_token · uncached prompt + seconds_per_token · n̂``
-
-    Attributes
-    ----------
-    overhead_s : float
-        Seconds a request takes whatever its length (the encoder works on a padded 30 s), ≥ 0.
-    seconds_per_token : float
-        Seconds per output token at ``reference_concurrency``, > 0.
-    seconds_per_prompt_token : float
-        Seconds per uncached prompt token, ≥ 0.
-    reference_concurrency : float
-        Number of requests in the batch that the figures hold for, ≥ 1.
-    mean_service_s : float
-        Mean estimated service of recent completions, > 0; scales the guard's burst.
-    mean_tokens : float
-        Mean output tokens of recent completions, > 0.
-    mean_audio_s : float
-        Mean audio of recent completions, > 0; stands in where a duration cannot be read.
-    sample_count : int
-        Completions that the fit rests on.
-    """
-
-    overhead_s: float = 0.05
-    seconds_per_token: float = 0.01
-    seconds_per_prompt_token: float = 0.0
-    reference_concurrency: float = 1.0
-    mean_service_s: float = 0.3
-    mean_tokens: float = 25.0
-    mean_audio_s: float = DEFAULT_MEAN_AUDIO_S
-    sample_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +223,8 @@ class Estimate(NamedTuple):
     tokens, tokens_p50, tokens_p90, tokens_p99 : float
         Expected output tokens and quantiles, ≥ 1, capped by ``max_tokens``.
     service_s : float
-        Expected residence at reference concurrency, > 0.
+        Expected work in seconds of one slot at reference concurrency (`ServiceTime`), > 0: the
+        seconds that it stays, times the parts of the engine's slots that its context takes up.
     queue_id : str
         Queue of the partition that this work falls into.
     source : {"prior", "parent", "learned"}
@@ -333,18 +296,9 @@ def evaluate(snapshot: Snapshot, features: Features) -> Estimate:
             p99 = 1.0
         elif p99 > cap:
             p99 = cap
-    seconds = (
-        service.overhead_s
-        + service.seconds_per_prompt_token * prompt_tokens
-        + service.seconds_per_token * tokens
-    )
-    seconds = max(seconds, MIN_SERVICE_S)
+    seconds = service.service_s(prompt_tokens, tokens)
     queue_id = snapshot.partitions.get(model, SINGLE_QUEUE).queue_of(seconds)
     return Estimate(tokens, p50, p90, p99, seconds, queue_id, source, snapshot.version)
-
-
-# Keeps response ratios finite where nothing about the service is known yet.
-MIN_SERVICE_S: Final = 1e-4
 
 
 def policy_parameters(snapshot: Snapshot, model: str) -> PolicyParameters:

@@ -7,7 +7,7 @@ its prompt and them again, and then goes on. Standard library only, no clock.
 from math import expm1, log
 from typing import Final
 
-from sched_client.model import MIN_SERVICE_S, WHISPER_MAX_TOKENS, Estimate, ServiceTime
+from sched_client.model import WHISPER_MAX_TOKENS, Estimate, ServiceTime
 
 __all__ = ["expected_total_tokens", "remaining_service_s", "remaining_tokens"]
 
@@ -104,7 +104,7 @@ def expected_total_tokens(
 def remaining_service_s(
     service: ServiceTime, *, prompt_tokens: int, produced_tokens: int, remaining: float
 ) -> float:
-    """Give the seconds that a preempted request will take from its next admission on.
+    """Give the work that a preempted request will be from its next admission on.
 
     Parameters
     ----------
@@ -120,19 +120,15 @@ def remaining_service_s(
     Returns
     -------
     float
-        > 0.
+        Seconds of one slot, > 0, as `ServiceTime.service_s` of a request whose prompt is all that
+        is computed again.
 
     Notes
     -----
     The encoder's pass, part of ``overhead_s``, is needed again too: vLLM frees what it gave when
     a request is preempted.
     """
-    seconds = (
-        service.overhead_s
-        + service.seconds_per_prompt_token * (prompt_tokens + produced_tokens)
-        + service.seconds_per_token * remaining
-    )
-    return max(seconds, MIN_SERVICE_S)
+    return service.service_s(prompt_tokens + produced_tokens, remaining)
 
 
 def _residual_life(estimate: Estimate, produced: float, limit: float) -> float:

@@ -68,6 +68,8 @@ def invalid_entry_reason(key: Key, entry: KappaEntry) -> str | None:
 
 
 # Thirty years in seconds. Finite is not enough: products of what is allowed must be finite too.
+# Tokens of KV memory that come to a slot.
+_MAX_CONTEXT: Final = 1e12
 _MAX_SERVICE: Final = 1e9
 
 
@@ -95,6 +97,10 @@ def invalid_frame_reason(snapshot: Snapshot) -> str | None:
             value = getattr(service, name)
             if not 0.0 <= value <= _MAX_SERVICE:
                 return f"services[{model!r}].{name}: {value} is not in [0, {_MAX_SERVICE:g}]"
+        value = service.slot_context_tokens
+        if not 0.0 <= value <= _MAX_CONTEXT:
+            name = f"services[{model!r}].slot_context_tokens"
+            return f"{name}: {value} is not in [0, {_MAX_CONTEXT:g}]"
     for model, partition in snapshot.partitions.items():
         reason = invalid_partition_reason(partition)
         if reason is not None:

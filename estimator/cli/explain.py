@@ -98,6 +98,13 @@ def _ratio(completion: "Completion") -> float | None:
     return completion.output_tokens / expected if expected > 0.0 else None
 
 
+def _expected(one: "Explanation") -> tuple[float, float]:
+    """Give the seconds that such a request would stay now, and the slots that it would fill."""
+    estimate = one.estimate
+    residence_s = one.service.residence_s(one.completion.prompt_tokens, estimate.tokens)
+    return residence_s, estimate.service_s / residence_s
+
+
 def _document(one: "Explanation") -> dict[str, object]:
     completion, estimate, service = one.completion, one.estimate, one.service
     ratio = _ratio(completion)
@@ -138,6 +145,7 @@ def _document(one: "Explanation") -> dict[str, object]:
             "tokens_p90": estimate.tokens_p90,
             "tokens_p99": estimate.tokens_p99,
             "service_s": estimate.service_s,
+            "residence_s": _expected(one)[0],
             "reference_concurrency": service.reference_concurrency,
             "queue_id": estimate.queue_id,
             "kappas": [entry_document(key, entry) for key, entry in one.kappas],
@@ -201,8 +209,9 @@ def _time(one: "Explanation") -> str:
         text += ", never admitted"
     elif completion.wait_s == 0.0:
         text = "nobody said how long it took"
-    text += f" (expected now {one.estimate.service_s:.3f} s"
-    text += f" beside {service.reference_concurrency:.1f})"
+    residence_s, slots = _expected(one)
+    text += f" (expected now {residence_s:.3f} s beside {service.reference_concurrency:.1f}"
+    text += f", in the place of {slots:.1f})" if slots > 1.0 else ")"
     if completion.preemptions:
         text += f", preempted × {completion.preemptions}"
     if completion.queue_id:

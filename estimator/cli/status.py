@@ -89,6 +89,7 @@ def _document(answer: "Status") -> dict[str, object]:
                 "mean_tokens": one.mean_tokens,
                 "mean_audio_s": one.mean_audio_s,
                 "sample_count": one.sample_count,
+                "slot_context_tokens": one.slot_context_tokens or None,
             }
             for name, one in answer.services
         ],
@@ -175,7 +176,10 @@ def _show_queues(answer: "Status") -> None:
 
 
 def _show_services(answer: "Status") -> None:
-    header = ("model", "overhead s", "s/token", "at concurrency", "mean service s", "samples")
+    header = (
+        "model", "overhead s", "s/token", "at concurrency", "KV tokens/slot", "mean work s",
+        "samples",
+    )  # fmt: skip
     say_table(
         header,
         [
@@ -184,6 +188,7 @@ def _show_services(answer: "Status") -> None:
                 one.overhead_s,
                 one.seconds_per_token,
                 one.reference_concurrency,
+                one.slot_context_tokens or "?",
                 one.mean_service_s,
                 one.sample_count,
             )

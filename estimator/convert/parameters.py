@@ -74,6 +74,7 @@ def service_to_proto(model: str, service: ServiceTime) -> pb.ServiceTime:
         mean_token_count=service.mean_tokens,
         mean_audio_seconds=service.mean_audio_s,
         sample_count=service.sample_count,
+        slot_context_token_count=service.slot_context_tokens,
     )
 
 
@@ -88,6 +89,7 @@ def service_from_proto(message: pb.ServiceTime) -> tuple[str, ServiceTime]:
         mean_tokens=message.mean_token_count,
         mean_audio_s=message.mean_audio_seconds,
         sample_count=message.sample_count,
+        slot_context_tokens=message.slot_context_token_count,
     )
 
 

@@ -224,6 +224,25 @@ class Pipeline:
         """
         self._running.note(client_id, running, now_s)
 
+    def note_slot_context(self, model: str, tokens: float, now_s: float) -> bool:
+        """Take what an engine says of its KV memory; say whether work has changed by it.
+
+        Parameters
+        ----------
+        model : str
+            Served model.
+        tokens : float
+            Tokens of KV memory that come to one of its slots, > 0; 0 where it does not know.
+        now_s : float
+            Seconds of a clock that does not jump back.
+
+        Notes
+        -----
+        The least that was said within a minute holds. No part of what is learned: it moves
+        `ServiceTime.service_s` and `ServiceTime.mean_service_s` of what is published.
+        """
+        return self._service.note_slot_context(model, tokens, now_s)
+
     def expire_running(self, now_s: float) -> bool:
         """Forget the running requests of silent clients; say whether there were any."""
         return self._running.expire(now_s)
@@ -354,6 +373,7 @@ class Pipeline:
             "kappas": kappas if lazy else list(kappas),
             "p90_coverage": self._kappa.p90_coverage.state(),
             "services": dict(self._service.state(model)),
+            "slot_contexts": self._service.slot_contexts(model),
             "mix": self._mix.state(model),
             "open_drifts": self._open.state(model),
             "partitions": self._partition.state(model),
@@ -371,6 +391,8 @@ class Pipeline:
             self._kappa.restore(state["kappas"])
             self._kappa.p90_coverage.restore(state["p90_coverage"])
             self._service.restore(state["services"])
+            # A state of before engines said it has none.
+            self._service.restore_slot_contexts(state.get("slot_contexts", {}))
             self._mix.restore(state["mix"])
             self._open.restore(state["open_drifts"])
             self._partition.restore(state["partitions"])

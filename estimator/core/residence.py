@@ -78,6 +78,9 @@ class ServiceFit:
         of concurrency, and another request's admission; all ≥ 0, for each octave of concurrency.
     reference_ : float
         Concurrency at which seconds are reported.
+    slot_context_tokens : float
+        Tokens of KV memory that come to a slot, 0 where unknown. Nothing that is learned depends
+        on it, only what is published.
 
     Notes
     -----
@@ -119,6 +122,7 @@ class ServiceFit:
         "parent",
         "published",
         "reference_",
+        "slot_context_tokens",
         "watch",
     )  # fmt: skip
 
@@ -147,13 +151,14 @@ class ServiceFit:
         self._level = 0.0
         self.watch: LevelWatch | None = None
         self.published: ServiceTime | None = None
+        self.slot_context_tokens = 0.0
         self._settle()
 
     def _settle(self) -> None:
         """Derive what `learn` needs of the coefficients."""
         # What a watch keeps: lines, and the spread around those that are known, 0 for others.
         self._known = [*self.coef_, *self._octaves.spreads(_KNOWN_AFTER)]
-        self._typical_s = self.entry().mean_service_s
+        self._typical_s = self._entry(0.0).mean_service_s
 
     def describe(self, tokens: float, prompt: float, audio_s: float | None) -> None:
         """Follow the means of what requests are like: uncached prompt tokens, audio if known."""
@@ -276,6 +281,9 @@ class ServiceFit:
 
     def entry(self) -> ServiceTime:
         """Build what a client is told, at the reference concurrency."""
+        return self._entry(self.slot_context_tokens)
+
+    def _entry(self, slot_context_tokens: float) -> ServiceTime:
         k = self.reference_
         octave = octave_of(k)
         c0, c1, c2, c3, c4, c5 = self.coef_[_span(octave)]
@@ -285,6 +293,9 @@ class ServiceFit:
         overhead = min(max(c0 + c3 * k + c5 * admitted, 0.0), MAX_SECONDS)
         mean_tokens = max(self.mean_tokens_, 1.0)
         mean_s = overhead + c2 * self._mean_prompt + per_token * mean_tokens
+        if slot_context_tokens > 0.0:
+            context = self._mean_prompt + 0.5 * mean_tokens
+            mean_s *= max(1.0, context / slot_context_tokens)
         return ServiceTime(
             overhead_s=overhead,
             seconds_per_token=per_token,
@@ -294,6 +305,7 @@ class ServiceFit:
             mean_tokens=mean_tokens,
             mean_audio_s=self.mean_audio_s_,
             sample_count=self.n_fit_,
+            slot_context_tokens=slot_context_tokens,
         )
 
     def state(self) -> list[Any]:

@@ -8,6 +8,7 @@ from estimator.core.config import CoreConfig
 from estimator.core.drift import Sample
 from estimator.core.observation import Completion
 from estimator.core.residence import MIN_PER_TOKEN_S, ServiceFit
+from estimator.core.slot_contexts import SlotContexts
 from sched_client.model import ServiceTime
 
 # The fallback serves models without completions of their own: of a model that has so many, every
@@ -34,6 +35,7 @@ class ServiceTable:
         self._models: OrderedDict[str, ServiceFit] = OrderedDict()
         self._dirty: dict[str, ServiceFit] = {"": self._fallback}
         self._evicted_while_open: list[str] = []
+        self._slot_contexts = SlotContexts(config.max_models)
 
     def __len__(self) -> int:
         return len(self._models)
@@ -60,6 +62,7 @@ class ServiceTable:
         fit = self._models.get(model)
         if fit is None:
             fit = self._models[model] = ServiceFit(self._fallback, self.config)
+            fit.slot_context_tokens = self._slot_contexts.get(model)
             if len(self._models) > self.config.max_models:
                 gone, evicted = self._models.popitem(last=False)
                 self._dirty.pop(gone, None)
@@ -87,6 +90,16 @@ class ServiceTable:
         if fallback is not None:
             fallback.learn(tokens, prompt, concurrency, admitted, seconds)
         return fit, fit.learn(tokens, prompt, concurrency, admitted, seconds)
+
+    def note_slot_context(self, model: str, tokens: float, now_s: float) -> bool:
+        """Take what an engine says of its memory; `SlotContexts.note`."""
+        if not self._slot_contexts.note(model, tokens, now_s):
+            return False
+        fit = self._models.get(model)
+        if fit is not None:
+            fit.slot_context_tokens = self._slot_contexts.get(model)
+            self._dirty[model] = fit
+        return True
 
     def entries(self) -> dict[str, ServiceTime]:
         """Give the service time of every model and the fallback."""
@@ -129,8 +142,20 @@ class ServiceTable:
                 self._models[model] = ServiceFit(self._fallback, self.config).restore(row)
         self._dirty = dict(self)
 
+    def slot_contexts(self, model: str = "") -> dict[str, float]:
+        """Give tokens of KV memory a slot by model (of one) as JSON; no part of `state`."""
+        return self._slot_contexts.state(model)
+
+    def restore_slot_contexts(self, state: Mapping[str, Any]) -> None:
+        """Take on what `slot_contexts` gave, after `restore`."""
+        self._slot_contexts.restore(state)
+        for model, fit in self._models.items():
+            fit.slot_context_tokens = self._slot_contexts.get(model)
+
 
 def _has_moved(old: ServiceTime, new: ServiceTime) -> bool:
+    if new.slot_context_tokens != old.slot_context_tokens:
+        return True
     cost = _MOVED_RATIO * old.mean_service_s
     if (
         abs(new.overhead_s - old.overhead_s) > cost

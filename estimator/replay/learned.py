@@ -61,6 +61,9 @@ class LearnedEstimates:
         What runs is told this often, > 0; while it is of a young key, with each report.
     publish_s : float
         Least time between two snapshots, ≥ 0.
+    slot_context_tokens : float
+        Tokens of KV memory that come to a slot of the engine, as it says with its first report; 0
+        where it does not know.
 
     Attributes
     ----------
@@ -86,6 +89,7 @@ class LearnedEstimates:
         flush_s: float = FLUSH_S,
         running_s: float = RUNNING_S,
         publish_s: float = PUBLISH_S,
+        slot_context_tokens: float = 0.0,
     ) -> None:
         for name, value, least in (
             ("flush_s", flush_s, 0.0),
@@ -103,6 +107,7 @@ class LearnedEstimates:
         self._report_ns = self._next_running_ns = self._next_publish_ns = 0
         self._due = self._dirty = False
         self._model = DEFAULT_MODEL
+        self._slot_context_tokens = slot_context_tokens
         self._count = 0
         for completion in _dated(warm):
             self.pipeline.learn_one(completion)
@@ -170,6 +175,9 @@ class LearnedEstimates:
         """Report, learn, publish and estimate anew, whatever is due."""
         if self._due and self._report_ns <= now_ns:
             self._tell_running(now_ns, running)
+            self.pipeline.note_slot_context(
+                self._model, self._slot_context_tokens, EPOCH_S + now_ns / NS_PER_S
+            )
             learn_one = self.pipeline.learn_one
             for completion in self._reports:
                 learn_one(completion)

@@ -134,6 +134,17 @@ class EngineProfile:
         reading_s = self.per_context_token_s * context
         return self.admission_s + prompt_s + tokens * (per_step_s + reading_s)
 
+    @property
+    def slot_context_tokens(self) -> float:
+        """Tokens of KV memory that come to one slot, 0 where it is not what binds or not known.
+
+        As the client inside vLLM says (`sched_client.vllm.capacity`): where each request holds
+        blocks beside its tokens', it is not known.
+        """
+        if self.kv_blocks is None or self.blocks_per_admission:
+            return 0.0
+        return self.kv_blocks * self.block_size / self.slots
+
     def to_json(self) -> str:
         """Give the profile as a JSON object that `load_profile` reads."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"

@@ -127,6 +127,7 @@ def estimates_of(setup: Setup, point: Point, seed: int, *, queues: bool = False)
             warm=_past(setup, point, seed) if setup.warm else (),
             state=setup.state,
             queues=queues,
+            slot_context_tokens=setup.profile.slot_context_tokens,
         )
     tokens = setup.workload.mean_tokens
     prompt_tokens = round(setup.workload.mean_prompt_tokens)

@@ -135,6 +135,12 @@ class Learner:
             self._dirty = True
             self._wake.set()
 
+    def note_slot_context(self, model: str, tokens: float) -> None:
+        """Take the KV memory that comes to a slot of an engine, 0 where it does not know."""
+        if self.pipeline.note_slot_context(model, tokens, asyncio.get_running_loop().time()):
+            self._dirty, self._n_since_checkpoint = True, self._n_since_checkpoint + 1
+            self._wake.set()
+
     async def export_state(self, model: str = "") -> ExportedState:
         """Give the state between two completions (of one model); raises as `StateExports.ask`."""
         self._check_running()
@@ -142,17 +148,11 @@ class Learner:
 
     def _check_running(self) -> None:
         if self.failure:
-            raise UnavailableError(
-                "the learner stopped by an error of its own, see the log; restart the sidecar",
-                reason="LEARNER_DEAD",
-                retry_after_s=5.0,
-            )
+            text = "the learner stopped by an error of its own, see the log; restart the sidecar"
+            raise UnavailableError(text, reason="LEARNER_DEAD", retry_after_s=5.0)
         if self._draining:
-            raise UnavailableError(
-                "the sidecar is shutting down; send the report again to its successor",
-                reason="DRAINING",
-                retry_after_s=1.0,
-            )
+            text = "the sidecar is shutting down; send the report again to its successor"
+            raise UnavailableError(text, reason="DRAINING", retry_after_s=1.0)
 
     def publish_settings(self, settings: Settings) -> int:
         """Publish new settings at once and give the version that carries them.
@@ -249,12 +249,9 @@ class Learner:
             result = await self._worker.write(lambda: self._worker.store.append(rows))
         except StoreError as error:
             self.backlog.settle(len(rows))
-            refusal = UnavailableError(
-                f"the store does not take completions: {error}",
-                reason="STORE_UNAVAILABLE",
-                retry_after_s=_STORE_RETRY_S,
-            )
-            refuse(group, refusal)
+            text, retry_s = f"the store does not take completions: {error}", _STORE_RETRY_S
+            reason = "STORE_UNAVAILABLE"
+            refuse(group, UnavailableError(text, reason=reason, retry_after_s=retry_s))
             return
         except Exception:
             refuse(group, UnavailableError(_STOPPED, reason="LEARNER_DEAD"))

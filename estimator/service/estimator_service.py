@@ -24,7 +24,7 @@ from estimator.service.limits import check_batch, check_client, check_features, 
 from estimator.service.watch import WatchEncoder
 from estimator.telemetry.metrics import Metrics
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
-from sched_client.model import evaluate
+from sched_client.model import DEFAULT_MODEL, evaluate
 
 __all__ = ["EstimatorService", "add_estimator_service"]
 
@@ -103,6 +103,7 @@ class EstimatorService:
         check_batch("running", len(request.running), least=0, most=MAX_REPORTED)
         check_client(request.client)
         self._clients.heard(request.client)
+        self._note_capacity(request.client)
         self._note_running(request)
         rows: list[Completion] = []
         indices: list[int] = []
@@ -147,6 +148,13 @@ class EstimatorService:
         if request.running or not client.running_count:
             running = [one for one in map(running_from_proto, request.running) if one is not None]
             self._learner.note_running(client.client_id, running)
+
+    def _note_capacity(self, client: pb.ClientStatus) -> None:
+        """Pass on what an engine holds; a client that does not name its slots is none."""
+        slots = client.slot_count
+        if slots:
+            model = client.model_id or DEFAULT_MODEL
+            self._learner.note_slot_context(model, client.kv_token_count / slots)
 
     def _count(
         self, accepted: int, duplicates: int, rejections: list[tuple[int, str, str]]

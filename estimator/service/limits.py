@@ -1,7 +1,7 @@
 """Checks that every request passes before anything is done with it."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from estimator.core.observation import MAX_AUDIO_S, MAX_NAME_LENGTH
 from estimator.runtime.errors import FieldViolation, InvalidRequestError
@@ -19,6 +19,7 @@ __all__ = [
     "page_size_of",
 ]
 
+_Count = Literal["kv_token_count", "slot_count"]
 MAX_TEXT_LENGTH: Final = 256
 MAX_WATCHED_MODELS: Final = 64
 MAX_ASKED_LENGTH: Final = 512
@@ -26,6 +27,11 @@ DEFAULT_PAGE: Final = 100
 MAX_PAGE: Final = 1000
 _NAMES: Final = ("client_id", "model_id", "policy", "applied_instance_id")
 _TEXTS: Final = ("client_version", "engine_version", "reject_reason", "mode_reason")
+# Optional: what an engine can hold.
+_COUNTS: Final[tuple[tuple[_Count, int], ...]] = (
+    ("kv_token_count", 10**12),
+    ("slot_count", 1_000_000),
+)
 # Enough to see what is wrong without an answer as long as the question.
 _MAX_VIOLATIONS: Final = 10
 
@@ -60,6 +66,11 @@ def check_client(status: pb.ClientStatus) -> None:
             found = _too_long(f"client.{name}", getattr(status, name), limit)
             if found is not None:
                 violations.append(found)
+    for name, most in _COUNTS:
+        value = getattr(status, name)
+        if not 1 <= value <= most and status.HasField(name):
+            text = f"is {value}, the limits are 1 to {most}; leave it out if unknown"
+            violations.append((f"client.{name}", text))
     _raise_if(violations)
 
 

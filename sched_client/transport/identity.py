@@ -19,11 +19,15 @@ class Identity:
         Served model's name; only its keys are watched.
     engine_version : str
         Version of vLLM.
+    kv_tokens, slots : int
+        Tokens whose KV it can hold, and most requests that it runs; 0 where they are not known.
     """
 
     client_id: str
     model: str
     engine_version: str = ""
+    kv_tokens: int = 0
+    slots: int = 0
 
 
 def make_client_id(pod: str, rank: int, boot: str) -> str:

@@ -40,6 +40,7 @@ def read_service(message: pb.ServiceTime) -> ServiceTime:
         mean_tokens=message.mean_token_count,
         mean_audio_s=message.mean_audio_seconds,
         sample_count=message.sample_count,
+        slot_context_tokens=message.slot_context_token_count,
     )
 
 

@@ -182,6 +182,8 @@ class Reporter:
             running_count=status.running,
             admitted_count=status.admitted,
             reordered_count=status.reordered,
+            kv_token_count=self._identity.kv_tokens or None,
+            slot_count=self._identity.slots or None,
         )
         if refusal is not None:
             message.rejected_version = refusal.version

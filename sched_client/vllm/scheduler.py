@@ -21,6 +21,7 @@ from vllm.v1.core.sched.request_queue import (
 from sched_client.model import DEFAULT_MODEL
 from sched_client.options import ClientOptions, read_options
 from sched_client.transport.identity import make_model_name
+from sched_client.vllm.capacity import Capacity, read_capacity
 from sched_client.vllm.client import EngineClient, LinkLike
 from sched_client.vllm.features import FeatureReader
 from sched_client.vllm.preemption import LeastLost, Victims
@@ -140,7 +141,8 @@ def attach(scheduler: Any) -> EngineClient:
     # Looked up now, so that a vLLM without them falls back at construction, not in a step.
     for name in ("requests", "running"):
         getattr(scheduler, name)
-    link = open_link(options, model, config.parallel_config.data_parallel_rank)
+    rank = config.parallel_config.data_parallel_rank
+    link = open_link(options, model, rank, read_capacity(scheduler))
     try:
         return EngineClient(
             options=options,
@@ -180,7 +182,7 @@ def victims_of(scheduler: Any) -> Victims | None:
     return None
 
 
-def open_link(options: ClientOptions, model: str, rank: int) -> LinkLike:
+def open_link(options: ClientOptions, model: str, rank: int, capacity: Capacity) -> LinkLike:
     """Start the background link of one engine.
 
     Parameters
@@ -191,6 +193,8 @@ def open_link(options: ClientOptions, model: str, rank: int) -> LinkLike:
         The served model's name.
     rank : int
         Data-parallel rank: a pod may have several engines.
+    capacity : Capacity
+        What the engine can hold.
 
     Returns
     -------
@@ -204,7 +208,13 @@ def open_link(options: ClientOptions, model: str, rank: int) -> LinkLike:
 
     boot_id = str(uuid.uuid4())
     pod = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or socket.gethostname()
-    identity = Identity(make_client_id(pod, rank, boot_id), model, str(engine_version))
+    identity = Identity(
+        make_client_id(pod, rank, boot_id),
+        model,
+        str(engine_version),
+        kv_tokens=capacity.kv_tokens,
+        slots=capacity.slots,
+    )
     link = Link(options, identity, boot_id=boot_id)
     link.start()
     return link

@@ -202,7 +202,7 @@ def _chosen(
 def _pruned(job: FitJob, draft: _Draft, x: Array, *, fresh: bool) -> _Draft:
     """Add the cuts that gaps and latency ask for, and take out those that hold too little."""
     config, order = job.config, np.argsort(x, kind="stable")
-    x, ratios = x[order], log_ratio(job.points, x)[order]
+    x, ratios = x[order], log_ratio(job.points, job.service)[order]
     cuts = _refined(x, ratios, draft, config)
     least = _least_points(config, len(x))
     if not fresh:

@@ -1,5 +1,6 @@
 """What points are worth in seconds of work, as a request is estimated to be."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -25,18 +26,27 @@ def log_work(points: Array, service: ServiceTime) -> Array:
 
     Notes
     -----
-    As `sched_client.model.evaluate`: a boundary in these seconds routes what it estimates.
+    As `ServiceTime.service_s`: a boundary in these seconds routes what it estimates.
     """
+    tokens, prompts = np.maximum(points[:, 0], 1.0), points[:, 1]
     seconds = (
         service.overhead_s
-        + service.seconds_per_prompt_token * points[:, 1]
-        + service.seconds_per_token * np.maximum(points[:, 0], 1.0)
+        + service.seconds_per_prompt_token * prompts
+        + service.seconds_per_token * tokens
     )
+    if service.slot_context_tokens > 0.0:
+        seconds *= np.maximum((prompts + 0.5 * tokens) / service.slot_context_tokens, 1.0)
     return np.asarray(np.log(np.maximum(seconds, _LEAST_S)))
 
 
-def log_ratio(points: Array, log_seconds: Array) -> Array:
-    """Give log(observed seconds / work) of each point, NaN where nothing was observed."""
+def log_ratio(points: Array, service: ServiceTime) -> Array:
+    """Give log(observed / expected residence) of each point, NaN where nothing was observed.
+
+    Notes
+    -----
+    Residence and not work: what a context holds of memory is in the one and not in what was seen.
+    """
+    log_seconds = log_work(points, replace(service, slot_context_tokens=0.0))
     observed = points[:, 2]
     known = observed > 0.0
     return np.where(known, np.log(np.where(known, observed, 1.0)) - log_seconds, np.nan)

@@ -199,7 +199,7 @@ class ReportCompletionsRequest(_message.Message):
     def __init__(self, client: _Optional[_Union[ClientStatus, _Mapping]] = ..., completions: _Optional[_Iterable[_Union[Completion, _Mapping]]] = ..., running: _Optional[_Iterable[_Union[RunningRequest, _Mapping]]] = ...) -> None: ...
 
 class ClientStatus(_message.Message):
-    __slots__ = ("client_id", "model_id", "client_version", "engine_version", "applied_version", "applied_instance_id", "rejected_version", "reject_reason", "effective_mode", "mode_reason", "policy", "dropped_report_count", "failure_count", "waiting_count", "running_count", "admitted_count", "reordered_count")
+    __slots__ = ("client_id", "model_id", "client_version", "engine_version", "applied_version", "applied_instance_id", "rejected_version", "reject_reason", "effective_mode", "mode_reason", "policy", "dropped_report_count", "failure_count", "waiting_count", "running_count", "admitted_count", "reordered_count", "kv_token_count", "slot_count")
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -217,6 +217,8 @@ class ClientStatus(_message.Message):
     RUNNING_COUNT_FIELD_NUMBER: _ClassVar[int]
     ADMITTED_COUNT_FIELD_NUMBER: _ClassVar[int]
     REORDERED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    KV_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SLOT_COUNT_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     model_id: str
     client_version: str
@@ -234,7 +236,9 @@ class ClientStatus(_message.Message):
     running_count: int
     admitted_count: int
     reordered_count: int
-    def __init__(self, client_id: _Optional[str] = ..., model_id: _Optional[str] = ..., client_version: _Optional[str] = ..., engine_version: _Optional[str] = ..., applied_version: _Optional[int] = ..., applied_instance_id: _Optional[str] = ..., rejected_version: _Optional[int] = ..., reject_reason: _Optional[str] = ..., effective_mode: _Optional[_Union[Mode, str]] = ..., mode_reason: _Optional[str] = ..., policy: _Optional[str] = ..., dropped_report_count: _Optional[int] = ..., failure_count: _Optional[int] = ..., waiting_count: _Optional[int] = ..., running_count: _Optional[int] = ..., admitted_count: _Optional[int] = ..., reordered_count: _Optional[int] = ...) -> None: ...
+    kv_token_count: int
+    slot_count: int
+    def __init__(self, client_id: _Optional[str] = ..., model_id: _Optional[str] = ..., client_version: _Optional[str] = ..., engine_version: _Optional[str] = ..., applied_version: _Optional[int] = ..., applied_instance_id: _Optional[str] = ..., rejected_version: _Optional[int] = ..., reject_reason: _Optional[str] = ..., effective_mode: _Optional[_Union[Mode, str]] = ..., mode_reason: _Optional[str] = ..., policy: _Optional[str] = ..., dropped_report_count: _Optional[int] = ..., failure_count: _Optional[int] = ..., waiting_count: _Optional[int] = ..., running_count: _Optional[int] = ..., admitted_count: _Optional[int] = ..., reordered_count: _Optional[int] = ..., kv_token_count: _Optional[int] = ..., slot_count: _Optional[int] = ...) -> None: ...
 
 class Completion(_message.Message):
     __slots__ = ("completion_id", "model_id", "task", "language", "timestamps", "kind", "audio_seconds", "duration_source", "prompt_token_count", "cached_prompt_token_count", "output_token_count", "max_token_count", "finish_reason", "finish_unix_seconds", "wait_seconds", "service_seconds", "mean_concurrency", "preemption_count", "predicted_token_count", "snapshot_version", "request_hash", "group_id", "request_type", "queue_id", "priority")
@@ -423,7 +427,7 @@ class KappaEntry(_message.Message):
     def __init__(self, model_id: _Optional[str] = ..., task: _Optional[str] = ..., language: _Optional[str] = ..., timestamps: bool = ..., kappa_tokens_per_second: _Optional[float] = ..., intercept_tokens: _Optional[float] = ..., ratio_p50: _Optional[float] = ..., ratio_p90: _Optional[float] = ..., ratio_p99: _Optional[float] = ..., sample_count: _Optional[int] = ..., source: _Optional[_Union[PredictionSource, str]] = ...) -> None: ...
 
 class ServiceTime(_message.Message):
-    __slots__ = ("model_id", "overhead_seconds", "seconds_per_token", "seconds_per_prompt_token", "reference_concurrency", "mean_service_seconds", "mean_token_count", "mean_audio_seconds", "sample_count")
+    __slots__ = ("model_id", "overhead_seconds", "seconds_per_token", "seconds_per_prompt_token", "reference_concurrency", "mean_service_seconds", "mean_token_count", "mean_audio_seconds", "sample_count", "slot_context_token_count")
     MODEL_ID_FIELD_NUMBER: _ClassVar[int]
     OVERHEAD_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_PER_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -433,6 +437,7 @@ class ServiceTime(_message.Message):
     MEAN_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEAN_AUDIO_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SLOT_CONTEXT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     model_id: str
     overhead_seconds: float
     seconds_per_token: float
@@ -442,7 +447,8 @@ class ServiceTime(_message.Message):
     mean_token_count: float
     mean_audio_seconds: float
     sample_count: int
-    def __init__(self, model_id: _Optional[str] = ..., overhead_seconds: _Optional[float] = ..., seconds_per_token: _Optional[float] = ..., seconds_per_prompt_token: _Optional[float] = ..., reference_concurrency: _Optional[float] = ..., mean_service_seconds: _Optional[float] = ..., mean_token_count: _Optional[float] = ..., mean_audio_seconds: _Optional[float] = ..., sample_count: _Optional[int] = ...) -> None: ...
+    slot_context_token_count: float
+    def __init__(self, model_id: _Optional[str] = ..., overhead_seconds: _Optional[float] = ..., seconds_per_token: _Optional[float] = ..., seconds_per_prompt_token: _Optional[float] = ..., reference_concurrency: _Optional[float] = ..., mean_service_seconds: _Optional[float] = ..., mean_token_count: _Optional[float] = ..., mean_audio_seconds: _Optional[float] = ..., sample_count: _Optional[int] = ..., slot_context_token_count: _Optional[float] = ...) -> None: ...
 
 class Partition(_message.Message):
     __slots__ = ("model_id", "boundary_seconds", "queue_ids", "lower_seconds", "upper_seconds", "mean_seconds", "share_ratios")
