@@ -51,7 +51,7 @@ def started_link(target: str, timing: Timing = FAST, **changes: Any) -> Iterator
     """Start a link and close it; Any: keyword arguments of `Link`."""
     link = Link(
         ClientOptions(target=target),
-        Identity("pod/0/boot", "whisper", "0.32.0"),
+        Identity("pod/0/boot", "whisper", "0.32.0", kv_tokens=8_544 * 16, slots=256),
         boot_id=BOOT_ID,
         timing=timing,
         **changes,

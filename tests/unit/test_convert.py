@@ -52,6 +52,7 @@ _SERVICES = st.builds(
     mean_tokens=_REAL,
     mean_audio_s=_REAL,
     sample_count=_COUNT,
+    slot_context_tokens=_REAL,
 )
 _PARTITIONS = st.builds(
     Partition,

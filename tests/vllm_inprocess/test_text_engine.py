@@ -29,6 +29,7 @@ from sched_client.model import (
     prior_snapshot,
 )
 from sched_client.options import ClientOptions
+from sched_client.vllm.capacity import Capacity
 from tests.support.vllm_fakes import FakeLink
 from tests.vllm_inprocess.engine import Clock
 from tests.vllm_inprocess.test_order import ORDERS, QUEUES, Reference
@@ -65,6 +66,8 @@ def draw_texts() -> list[Text]:
 
 
 TEXTS = draw_texts()
+# What each engine that was started has read of itself.
+CAPACITIES: list[Capacity] = []
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +209,12 @@ def start(weights: Path, patch: pytest.MonkeyPatch, **others: Any) -> tuple[Engi
         partitions={MODEL: QUEUES},
     )
     link = FakeLink(snapshot)
-    patch.setattr(module, "open_link", lambda *_: link)
+
+    def open_link(*told: Any) -> FakeLink:
+        CAPACITIES.append(told[-1])
+        return link
+
+    patch.setattr(module, "open_link", open_link)
     patch.setattr(module, "read_options", lambda *_: ClientOptions())
     return Engine(weights, scheduler_cls=module.KappadScheduler, **others), link
 
@@ -240,6 +248,12 @@ def play(engine: Engine, arrived: Callable[[Text], None] = lambda _: None) -> It
         now_s = engine.clock.now_s
         engine.step()
         yield now_s
+
+
+def test_the_engine_tells_what_it_holds(kappad: tuple[Engine, FakeLink]) -> None:
+    assert kappad
+    # One group of full attention; vLLM keeps a block for itself.
+    assert CAPACITIES[0] == Capacity((FEW_BLOCKS - 1) * BLOCK_SIZE, SLOTS)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What requests are refused for, with the path of the field."""
 
 import math
+from typing import Literal
 
 import pytest
 
@@ -67,6 +68,22 @@ def test_a_client_may_not_say_too_much(name: str, limit: int) -> None:
     setattr(status, name, "x" * (limit + 1))
     with pytest.raises(InvalidRequestError, match=f"client.{name}"):
         check_client(status)
+
+
+@pytest.mark.parametrize(("name", "most"), [("kv_token_count", 10**12), ("slot_count", 10**6)])
+def test_what_an_engine_holds_is_at_least_one_and_below_what_none_has(
+    name: Literal["kv_token_count", "slot_count"], most: int
+) -> None:
+    status = pb.ClientStatus(client_id="c")
+    for value in (1, most):
+        setattr(status, name, value)
+        check_client(status)
+    for value in (0, -1, most + 1):
+        setattr(status, name, value)
+        with pytest.raises(
+            InvalidRequestError, match=rf"client\.{name}: is {value}, the limits are"
+        ):
+            check_client(status)
 
 
 def test_a_client_must_say_who_it_is() -> None:
