@@ -91,11 +91,21 @@ class OvertakingLedger:
 
     def _append(self, item: Waiting, age: float) -> None:
         chunk = self._last
-        if chunk.end == chunk.capacity:
-            chunk = self._open(age)
         slot = chunk.end
+        if slot == chunk.capacity:
+            chunk = self._open(age)
+            slot = 0
         chunk.end = slot + 1
-        self._place(item, chunk, slot, age, 0.0)  # nothing was ever charged behind it
+        chunk.items[slot] = item
+        chunk.ages[slot] = age
+        chunk.count += 1
+        self._count += 1
+        item.chunk, item.slot = chunk, slot
+        item.served_before = self._total
+        # Nothing was ever charged behind it, so that it can only lower the least of those before.
+        value = -self._phi * self._served
+        if chunk.append(slot, value - chunk.base):
+            self._top.append(chunk.number, value)
 
     def insert(self, item: Waiting) -> None:
         """Take in a given-back entry at its age, before all that were enqueued at that time."""

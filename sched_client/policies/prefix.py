@@ -62,6 +62,22 @@ class PrefixTree:
                 return
             least[node] = value
 
+    def append(self, place: int, value: float) -> bool:
+        """Put a value behind all others, or a lower one at the last place that holds any.
+
+        Nothing may have been charged after it, so that each sum up to the root stands.
+
+        Returns
+        -------
+        bool
+            Whether it is the least of all.
+        """
+        least, node = self.least, self.capacity + place
+        while node and value < least[node]:
+            least[node] = value
+            node >>= 1
+        return not node
+
     def charge(self, place: int, value: float, amount: float) -> float:
         """Replace the value of a place, lower all before it; give the least of all."""
         least, sums = self.least, self.sums
