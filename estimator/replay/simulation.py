@@ -210,7 +210,7 @@ class _Simulation:
             request = Request(job)
             request.enqueued_s = seen_ns(job.arrival_ns) / NS_PER_S
             first(request)
-            load.arrived(len(waiting))
+            load.arrived(len(waiting), request.enqueued_s)
             waiting[request.request_id] = request
             add(_entry_of(request))
             self._most_waiting = max(self._most_waiting, len(waiting))

@@ -184,12 +184,17 @@ class QueuedOrders:
         if unit != parameters.order_by:
             # Works in one unit say nothing of those in another; who waits is put anew and counted.
             self._halves = _halves_of(parameters)
-        self._halves.bound(parameters.short_share, parameters.short_share_most)
+        self._halves.bound(parameters.short_share, parameters.short_share_most, parameters.phi)
         return anew or before != self._in_halves
 
     def served(self, *, held_up: bool) -> None:
         """Take that one went by an order, or that the guard took the oldest instead."""
         self._halves.served(held_up=held_up)
+
+    def moved(self, work: float, ratio: float) -> None:
+        """Take the work of one that has a new estimate, ``ratio`` times what it was."""
+        if self._in_halves:
+            self._halves.moved(work, ratio)
 
     def clear(self) -> None:
         """Count from zero: all that wait are about to be put anew."""
@@ -197,4 +202,4 @@ class QueuedOrders:
 
 
 def _halves_of(parameters: PolicyParameters) -> Halves:
-    return Halves(parameters.short_share, parameters.short_share_most)
+    return Halves(parameters.short_share, parameters.short_share_most, parameters.phi)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Protocol
 
-from sched_client.model import PolicyParameters
+from sched_client.model import OrderBy, PolicyParameters
 from sched_client.policies.base import WaitingEntry
 from sched_client.policies.groups import GroupedOrder
 from sched_client.policies.ledger import OvertakingLedger
@@ -32,6 +32,9 @@ class Orders(Protocol):
     def served(self, *, held_up: bool) -> None:
         """Take that one went by an order, or that the guard took the oldest instead."""
 
+    def moved(self, work: float, ratio: float) -> None:
+        """Take the work of one that has a new estimate, ``ratio`` times what it was."""
+
     def clear(self) -> None:
         """Forget what is in the orders made so far: all of it is about to be put in anew."""
 
@@ -58,6 +61,9 @@ class FixedOrders:
 
     def served(self, *, held_up: bool) -> None:
         """Do nothing: an order by size alone asks for no more than it gets."""
+
+    def moved(self, work: float, ratio: float) -> None:
+        """Do nothing: an order by size alone keeps no works but those that wait."""
 
     def clear(self) -> None:
         """Do nothing: an order that is dropped leaves nothing behind."""
@@ -267,17 +273,17 @@ class GuardedPolicy:
         """
         check_parameters(parameters)
         before = self._parameters
-        changed: list[tuple[Waiting, WaitingEntry]] = []
+        changed: list[tuple[Waiting, WaitingEntry, float]] = []
         if re_estimate is not None:
             for item in self._ledger:
                 entry = item.entry
                 after = re_estimated(entry, re_estimate)
                 if after is not entry:
-                    changed.append((item, after))
+                    changed.append((item, after, _ratio(item, after, parameters.order_by)))
         self._parameters = parameters
         self.load.above = parameters.reorder_above
         self._ledger.set_phi(parameters.phi)
-        for item, entry in changed:
+        for item, entry, _ in changed:
             item.take(entry)
         ranks_anew = self._orders.update(parameters)
         if before.order_by != parameters.order_by:
@@ -287,6 +293,8 @@ class GuardedPolicy:
         for item in self._ledger:
             item.count(work_of(item, parameters.order_by))
             item.weigh(parameters)
+        for item, _, ratio in changed:
+            self._orders.moved(item.work, ratio)
         self._orders.clear()
         self._lanes.rebuild(self._ledger)
 
@@ -306,10 +314,16 @@ class GuardedPolicy:
         check_revision(item.entry, entry)
         parameters = self._parameters
         self._lanes.discard(item)
+        ratio = _ratio(item, entry, parameters.order_by)
         item.take(entry)
         item.count(work_of(entry, parameters.order_by))
         item.weigh(parameters)
+        self._orders.moved(item.work, ratio)
         self._lanes.push(item)
+
+
+def _ratio(before: Waiting, after: WaitingEntry, order_by: OrderBy) -> float:
+    return work_of(after, order_by) / work_of(before, order_by)
 
 
 def _by_arrival(item: Waiting) -> tuple[int, bool, float, int]:

@@ -1,6 +1,7 @@
 """Whether a queue has been long lately. Standard library only."""
 
 from collections import deque
+from math import inf
 from typing import Final
 
 # So many arrivals are remembered, a minute or more of a busy engine: a burst is no overload.
@@ -8,6 +9,9 @@ WINDOW: Final = 64
 # How many of them found a long queue when an overload begins, and below which it is over.
 _BEGINS: Final = WINDOW // 4
 _ENDS: Final = WINDOW // 10
+# Or when so many seconds have passed since an arrival found one: with few arrivals, at night,
+# sixty of them take hours. Longer than a pause between two loads that belong together.
+QUIET_S: Final = 300.0
 
 
 class RecentLoad:
@@ -22,7 +26,7 @@ class RecentLoad:
         A queue is long when more than this many wait.
     high : bool
         Whether the engine is overloaded: a quarter of the last `WINDOW` arrivals found a long
-        queue, and since then no fewer than a tenth did.
+        queue, and since then no fewer than a tenth did, and one within `QUIET_S`.
 
     Notes
     -----
@@ -30,20 +34,27 @@ class RecentLoad:
     (benchmarks/RESULTS.md, twin).
     """
 
-    __slots__ = ("_found", "_long", "above", "high")
+    __slots__ = ("_found", "_long", "_long_s", "above", "high")
 
     def __init__(self, above: int = 8) -> None:
         self.above = above
         self.high = False
         self._found: deque[bool] = deque(maxlen=WINDOW)
         self._long = 0
+        # When an arrival last found a long queue.
+        self._long_s = -inf
 
-    def arrived(self, waiting: int) -> None:
-        """Take an arrival that found so many waiting."""
+    def arrived(self, waiting: int, now_s: float) -> None:
+        """Take an arrival that found so many waiting, at a monotonic time."""
         found = self._found
+        if self._long and now_s - self._long_s > QUIET_S:
+            found.clear()
+            self._long = 0
         if len(found) == WINDOW:
             self._long -= found[0]
         is_long = waiting > self.above
+        if is_long:
+            self._long_s = now_s
         found.append(is_long)
         self._long += is_long
         if self._long >= _BEGINS:

@@ -122,7 +122,7 @@ class _Run:
         self.estimates.first(request)
         self.waiting[request.request_id] = request
         self.most = max(self.most, len(self.waiting))
-        self.policy.load.arrived(len(self.policy))
+        self.policy.load.arrived(len(self.policy), request.enqueued_s)
         self.policy.add(self.entry(request))
         if job.abort_ns is not None:
             heapq.heappush(self.aborts, (job.abort_ns, job.index, request))

@@ -55,14 +55,19 @@ class QueueModel:
     jobs: list[Job] = field(default_factory=list)
     rounds: int = 0
     opened: int = 0
-    # In halves: who waits, the work of all that came, and the youngest of them.
+    # In halves: who waits, what works tell who is short, and the youngest of them.
     halved: list[Job] = field(default_factory=list)
     works: list[float] = field(default_factory=list)
     latest: int = -1
-    share: float = 0.0
+    share: float = 1.0
+    # How far the share may rise, the works at both sides of a gap, and arrivals since a look.
+    limit: float = 1.0
+    gap: tuple[float, float] | None = None
+    unseen: int = 0
+    room: float = 256
 
     def __post_init__(self) -> None:
-        self.share = max(self.parameters.short_share, self.parameters.short_share_most)
+        self.look()
         self.install()
 
     # -- who belongs where
@@ -73,18 +78,51 @@ class QueueModel:
 
     def served(self, *, held_up: bool) -> None:
         least = self.parameters.short_share
-        most = max(least, self.parameters.short_share_most)
-        self.share = max(least, self.share - 0.01) if held_up else min(most, self.share + 0.001)
+        self.share = (
+            max(least, self.share - 0.01) if held_up else min(self.limit, self.share + 0.001)
+        )
+
+    def moved(self, work: float, ratio: float) -> None:
+        if not 0.8 <= ratio <= 1.25 and self.latest >= 0:
+            self.works = self.works[-31:]
+            self.room = 32
+            self.count(work)
+
+    def count(self, work: float) -> None:
+        self.works = [*self.works, work][-math.floor(self.room) :]
+        self.room = min(self.room + 0.5, 256)
+        self.unseen += 1
+        if self.unseen == 64:
+            self.look()
+
+    def look(self) -> None:
+        """Find the widest of the gaps, the lowest of equals."""
+        least, most = self.parameters.short_share, self.parameters.short_share_most
+        self.limit, self.gap, self.unseen = max(least, most), None, 0
+        works = sorted(self.works)
+        gaps = [
+            (works[place] / works[place - 1], -place)
+            for place in range(1, len(works))
+            if int(least * len(works)) <= place <= 0.95 * len(works)
+        ]
+        if most > least and len(works) >= 128 and max(gaps)[0] > 2.0:
+            place = -max(gaps)[1]
+            if sum(works[:place]) <= self.parameters.phi * sum(works):
+                self.limit = place / len(works)
+                self.gap = works[place - 1], works[place]
+        self.share = min(max(self.share, least), self.limit)
 
     def halve(self, job: Job) -> None:
         sequence, work = job.newest
         if sequence > self.latest:
             self.latest = sequence
-            self.works.append(work)
-        recent = self.works[-256:]
-        below = sum(other < job.work for other in recent)
-        alike = sum(other == job.work for other in recent)
-        job.is_long = below + alike / 2 > self.share * len(recent)
+            self.count(work)
+        below = sum(other < job.work for other in self.works)
+        alike = sum(other == job.work for other in self.works)
+        job.is_long = below + alike / 2 > self.share * len(self.works)
+        if self.gap is not None and self.share == self.limit:
+            # As far from both sides of the gap.
+            job.is_long = job.work**2 >= self.gap[0] * self.gap[1]
         self.halved.append(job)
 
     def enter(self, job: Job) -> None:
@@ -206,9 +244,9 @@ class QueueModel:
         if parameters.order_by != before.order_by:
             self.works.clear()
             self.share = 1.0
+            self.room = 256
             self.latest = -1
-        least = parameters.short_share
-        self.share = min(max(self.share, least), max(least, parameters.short_share_most))
+        self.look()
         self.drain(self.draining)
         if parameters.partition != before.partition:
             self.install()

@@ -36,6 +36,7 @@ class SortedListModel:
         self.reordering = self.overloaded = False
         self.held_up: bool | None = False
         self.found: list[bool] = []
+        self.long_at_s = -math.inf
         self.sequence = 0
         self.youngest_s = float("-inf")
         queued = name in ("ewsjf", "ewsjf-paper")
@@ -195,8 +196,12 @@ class SortedListModel:
         self.held_up = not self.keeps_slack(candidate)
         return oldest if self.held_up else candidate
 
-    def arrived(self, waiting: int) -> None:
-        self.found = [*self.found[-63:], waiting > self.parameters.reorder_above]
+    def arrived(self, waiting: int, now_s: float) -> None:
+        if now_s - self.long_at_s > 300.0:
+            self.found = []
+        is_long = waiting > self.parameters.reorder_above
+        self.found = [*self.found[-63:], is_long]
+        self.long_at_s = now_s if is_long else self.long_at_s
         if sum(self.found) >= 16:
             self.overloaded = True
         elif sum(self.found) < 6:
@@ -226,7 +231,10 @@ class SortedListModel:
         for stay in self.stays:
             if stay.entry.request_id == entry.request_id:
                 self.leave(stay)
+                ratio = self.work(entry) / self.work(stay.entry)
                 stay.entry = entry
+                if self.queues is not None and self.queues.in_halves:
+                    self.queues.moved(self.order_work(entry), ratio)
                 self.enter(stay)
 
     def update(
@@ -238,14 +246,18 @@ class SortedListModel:
             for stay in self.stays:
                 stay.served = stay.overtaken = 0.0
         former = {id(stay): stay.job for stay in self.stays}
+        moved: list[tuple[Stay, float]] = []
         for stay in self.stays:
             entry = re_estimate(stay.entry)
             if entry is not stay.entry:
+                moved.append((stay, self.work(entry) / self.work(stay.entry)))
                 stay.entry = entry
                 former[id(stay)] = None
         if self.queues is None:
             return
         self.queues.update(parameters)
+        for stay, ratio in moved if self.queues.in_halves else ():
+            self.queues.moved(self.order_work(stay.entry), ratio)
         revised = any(former[id(stay)] is not stay.job for stay in self.stays)
         if restarted or revised or self.queues.ranks_anew(before):
             for queue in {id(job.queue): job.queue for job in self.queues.jobs}.values():

@@ -9,6 +9,8 @@ import pytest
 from sched_client.model import Partition, PolicyParameters
 from sched_client.policies import Policy, WaitingEntry, create_policy
 from sched_client.policies.halves import WINDOW, Halves
+from sched_client.policies.waiting import Waiting
+from tests.unit.policies.queue_model import Job, QueueModel
 
 HALVES = PolicyParameters(between="halves", short_share=0.5, burst_work=float("inf"))
 
@@ -152,7 +154,7 @@ def test_the_median_of_what_comes_splits_a_stream_in_two() -> None:
 
 
 def test_the_share_falls_where_the_guard_holds_up_and_rises_where_it_does_not() -> None:
-    halves = Halves(0.46, 0.58)
+    halves = Halves(0.46, 0.58, 0.3)
     assert halves.share == 0.58
     for _ in range(3):
         halves.served(held_up=True)
@@ -166,13 +168,13 @@ def test_the_share_falls_where_the_guard_holds_up_and_rises_where_it_does_not() 
     for _ in range(1000):
         halves.served(held_up=False)
     assert halves.share == 0.58
-    halves.bound(0.7, 0.0)
+    halves.bound(0.7, 0.0, 0.3)
     halves.served(held_up=True)
     assert halves.share == 0.7
 
 
 def test_in_a_long_overload_the_guard_finds_the_share() -> None:
-    # Half of the work is in a tenth of the requests; with φ 0 and little burst nothing may pass.
+    # Sizes without a gap; with φ 0 and little burst nothing may pass.
     shares = {}
     for phi, burst_work in ((0.0, 2.0), (0.9, 1e9)):
         parameters = PolicyParameters(
@@ -184,10 +186,156 @@ def test_in_a_long_overload_the_guard_finds_the_share() -> None:
         )
         policy = create_policy("ewsjf", parameters)
         for number in range(400):
-            work = 9.0 if number % 10 == 0 else 1.0 + number % 7 / 10
+            work = 1.5 ** (number % 7)
             policy.add(WaitingEntry(f"r{number}", float(number), work, work))
             if number % 2:
                 policy.pop(float(number))
         shares[phi] = policy._orders._halves.share  # type: ignore[attr-defined]  # what it chose
     assert shares[0.0] == 0.2
     assert shares[0.9] == 0.6
+
+
+def mixed(rng: random.Random, small: float) -> float:
+    """Draw from two kinds of requests, one ten times as long as the other."""
+    return rng.uniform(1.0, 1.9) * (1.0 if rng.random() < small else 10.0)
+
+
+def arrive(policy: Policy, works: Sequence[float]) -> None:
+    for index, work in enumerate(works):
+        policy.add(entry(f"{index}", work, float(index)))
+        policy.pop(float(index))
+
+
+KINDS = replace(HALVES, short_share=0.46, short_share_most=0.58, phi=0.4)
+
+
+def is_short(policy: Policy, work: float) -> bool:
+    """Tell whether one of that work passes a very long one that waits."""
+    policy.add(entry("long", 1e5, 1e4))
+    policy.add(entry("asked", work, 1e4))
+    first = policy.pop(1e4).request_id
+    policy.pop(1e4)
+    return first == "asked"
+
+
+def test_a_kind_of_requests_is_short_as_a_whole() -> None:
+    # 80 % hold a third of the work, less than φ; without the gap the longest of them were long.
+    rng = random.Random(5)
+    policy = create_policy("ewsjf", KINDS)
+    arrive(policy, [mixed(rng, 0.8) for _ in range(2_000)])
+    assert is_short(policy, 1.9)
+    assert not is_short(policy, 10.0)
+    # As a geometric mean: as far, in ratio, from 1.9 as from 10.
+    assert is_short(policy, 4.2)
+    assert not is_short(policy, 4.5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "small"),
+    [
+        (replace(KINDS, phi=0.2), 0.8),  # they hold more work than may overtake
+        (replace(KINDS, short_share_most=0.0), 0.8),  # the share is told to stand still
+        (KINDS, 0.98),  # the long ones are too few to be a kind
+    ],
+)
+def test_where_a_gap_is_no_cut(parameters: PolicyParameters, small: float) -> None:
+    rng = random.Random(6)
+    policy = create_policy("ewsjf", parameters)
+    arrive(policy, [mixed(rng, small) for _ in range(2_000)])
+    assert not is_short(policy, 1.9)
+
+
+def test_a_gap_below_the_most_cuts_there_too() -> None:
+    # Half are small: with .58 some of the large would be short, as the smallest of them is here.
+    rng = random.Random(7)
+    policy = create_policy("ewsjf", KINDS)
+    arrive(policy, [mixed(rng, 0.52) for _ in range(1_000)])
+    assert not is_short(policy, 10.0)
+    assert is_short(policy, 1.9)
+
+
+def test_one_broad_class_has_no_gap() -> None:
+    for seed in range(40):
+        rng = random.Random(seed)
+        halves = Halves(0.46, 0.58, 0.9)
+        for number in range(640):
+            work = rng.lognormvariate(0.0, 1.5)
+            halves.rank(Waiting(entry(f"{number}", work), work, number, returned=False))
+            halves.served(held_up=False)
+            assert halves.share <= 0.58
+
+
+@pytest.mark.parametrize("factor", [5.0, 0.2])
+def test_after_new_estimates_of_those_that_wait_newcomers_are_judged_by_new_works(
+    factor: float,
+) -> None:
+    # Ones and threes, then all estimates are five times as large: a five is short beside fifteens,
+    # and would be long for 128 arrivals if the ones and threes still counted. A fifth: likewise.
+    policy = create_policy("ewsjf", replace(HALVES, short_share=0.5))
+    arrive(policy, [1.0 + 2.0 * (index % 2) for index in range(300)])
+    for index in range(16):
+        policy.add(entry(f"w{index}", 1.0 + 2.0 * (index % 2), 1e3))
+    for index in range(16):
+        policy.revise(entry(f"w{index}", factor * (1.0 + 2.0 * (index % 2)), 1e3))
+    while len(policy):
+        policy.pop(1e3)
+    arrive(policy, [factor * (1.0 + 2.0 * (index % 2)) for index in range(24)])
+    policy.add(entry("long", 3.0 * factor, 2e3))
+    policy.add(entry("short", 1.0 * factor, 2e3))
+    assert policy.pop(2e3).request_id == "short"
+
+
+def test_of_many_that_wait_only_the_first_are_judged_by_old_works() -> None:
+    works = [1.0 + 2.0 * (index % 2) for index in range(1_000)]
+    policy = filled(replace(HALVES, short_share=0.5), works)
+    for index, work in enumerate(works):
+        policy.revise(entry(f"{index}", 7.0 * work, float(index)))
+    order = [int(policy.pop(1e4).request_id) for _ in works]
+    late = [index for index in order if index > 100]
+    assert late == sorted(late, key=lambda index: (index % 2, index))
+
+
+def test_small_changes_of_estimates_forget_nothing() -> None:
+    halves = Halves(0.5, 0.5, 0.3)
+    for number in range(200):
+        halves.rank(Waiting(entry("it", 1.0), 1.0, number, returned=False))
+    for ratio in (0.8, 1.25):
+        halves.moved(9.0, ratio)
+    assert halves._sorted == [1.0] * 200
+    halves.moved(9.0, 1.26)
+    assert halves._sorted == [1.0] * 31 + [9.0]
+    assert list(halves._recent) == [1.0] * 31 + [9.0]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_share_and_the_window_agree_with_the_model(seed: int) -> None:
+    rng = random.Random(seed)
+    parameters = KINDS
+    halves, model = Halves(0.46, 0.58, 0.4), QueueModel("ewsjf", parameters)
+    small, scale = rng.choice([0.5, 0.7, 0.85]), 1.0
+    for number in range(1_500):
+        work = scale * mixed(rng, small)
+        item = Waiting(entry(f"{number}", work), work, number, returned=False)
+        job = Job(number, 0.0, work, work, work, 0, newest=(number, work))
+        model.halve(job)
+        assert halves.rank(item)[0] == job.is_long
+        for _ in range(rng.choice([0, 1, 4])):
+            held_up = rng.random() < 0.02
+            halves.served(held_up=held_up)
+            model.served(held_up=held_up)
+        if rng.random() < 0.01:
+            ratio = rng.choice([0.3, 0.9, 1.1, 3.0])
+            halves.moved(work * ratio, ratio)
+            model.moved(work * ratio, ratio)
+        if rng.random() < 0.005:
+            parameters = replace(
+                parameters,
+                short_share=rng.choice([0.1, 0.46]),
+                short_share_most=rng.choice([0.0, 0.58]),
+                phi=rng.choice([0.05, 0.4]),
+            )
+            halves.bound(parameters.short_share, parameters.short_share_most, parameters.phi)
+            model.update(parameters)
+        if rng.random() < 0.002:
+            scale *= 3.0
+        assert halves.share == model.share

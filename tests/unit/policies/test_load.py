@@ -4,14 +4,14 @@ import math
 
 from sched_client.model import PolicyParameters
 from sched_client.policies import WaitingEntry, create_policy
-from sched_client.policies.load import WINDOW, RecentLoad
+from sched_client.policies.load import QUIET_S, WINDOW, RecentLoad
 
 
 def test_an_overload_begins_with_a_quarter_and_ends_below_a_tenth() -> None:
     load = RecentLoad(above=8)
     highs = []
     for found in [8] * WINDOW + [9] * (WINDOW // 4) + [0] * WINDOW:
-        load.arrived(found)
+        load.arrived(found, 0.0)
         highs.append(load.high)
     begins = WINDOW + WINDOW // 4 - 1
     # The sixteen long ones are the youngest then; eleven of them have to be forgotten.
@@ -22,10 +22,10 @@ def test_an_overload_begins_with_a_quarter_and_ends_below_a_tenth() -> None:
 def test_what_it_counts_does_not_drift() -> None:
     load = RecentLoad(above=0)
     for number in range(1000):
-        load.arrived(number % 5 == 0)
+        load.arrived(number % 5 == 0, float(number))
     assert not load.high
     for number in range(1000):
-        load.arrived(number % 3 == 0)
+        load.arrived(number % 3 == 0, float(number))
     assert load.high
 
 
@@ -36,10 +36,10 @@ def test_in_an_overload_few_are_ordered_too() -> None:
     policy.add(WaitingEntry("short", 1.0, 1.0, 10.0))
     assert policy.peek(2.0).request_id == "long"
     for _ in range(WINDOW):
-        policy.load.arrived(30)
+        policy.load.arrived(30, 2.0)
     assert policy.peek(3.0).request_id == "short"
     for _ in range(WINDOW):
-        policy.load.arrived(2)
+        policy.load.arrived(2, 3.0)
     assert policy.peek(4.0).request_id == "long"
 
 
@@ -48,3 +48,37 @@ def test_what_is_long_follows_the_parameters() -> None:
     assert policy.load.above == 3
     policy.update(PolicyParameters(reorder_above=20))
     assert policy.load.above == 20
+
+
+def overloaded(at_s: float) -> RecentLoad:
+    load = RecentLoad(above=8)
+    for _ in range(WINDOW):
+        load.arrived(30, at_s)
+    return load
+
+
+def test_a_quiet_engine_forgets_an_overload_with_its_next_arrival() -> None:
+    load = overloaded(100.0)
+    # Hours with few arrivals: two found somebody, none a long queue.
+    load.arrived(2, 100.0 + QUIET_S)
+    assert load.high
+    load.arrived(3, 100.0 + QUIET_S + 0.001)
+    assert not load.high
+    # Another one begins as the first did, with a quarter.
+    for number in range(WINDOW // 4):
+        assert not load.high
+        load.arrived(9, 1e4 + number)
+    assert load.high
+
+
+def test_an_overload_of_rare_arrivals_does_not_end_by_itself() -> None:
+    load = overloaded(0.0)
+    for number in range(1, 20):
+        load.arrived(9, number * 0.9 * QUIET_S)
+        assert load.high
+
+
+def test_a_clock_that_steps_back_ends_nothing() -> None:
+    load = overloaded(1e6)
+    load.arrived(2, 0.0)
+    assert load.high

@@ -81,8 +81,8 @@ class PolicyMachine(RuleBasedStateMachine):
     def _add(self, service_s: float, tokens: float, priority: int) -> None:
         self.number += 1
         entry = WaitingEntry(f"r{self.number}", self.now_s, service_s, tokens, priority=priority)
-        self.policy.load.arrived(len(self.policy))
-        self.model.arrived(len(self.model.stays))
+        self.policy.load.arrived(len(self.policy), self.now_s)
+        self.model.arrived(len(self.model.stays), self.now_s)
         self.policy.add(entry)
         self.model.add(entry)
 
