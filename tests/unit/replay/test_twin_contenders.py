@@ -14,7 +14,8 @@ from benchmarks.twin.contenders import (
 )
 from benchmarks.twin.frontier import Point, best, drawing
 from benchmarks.twin.material import SPEECH, engine, scene
-from benchmarks.twin.text import by_file, by_work, ewsjf_workload
+from benchmarks.twin.text_classes import by_file, by_work
+from benchmarks.twin.text_mixes import ewsjf_workload
 from sched_client.model import Settings
 
 
