@@ -123,9 +123,8 @@ class Halves:
         """
         if 1.0 / _MOVED <= ratio <= _MOVED or self._latest < 0:
             return
-        if len(self._recent) >= _KEPT:
-            self._recent = deque(list(self._recent)[1 - _KEPT :])
-            self._sorted = sorted(self._recent)
+        self._recent = deque(list(self._recent)[-_KEPT:])
+        self._sorted = sorted(self._recent)
         self._room = _KEPT
         self._count(work)
 

@@ -230,6 +230,14 @@ def test_a_kind_of_requests_is_short_as_a_whole() -> None:
     assert not is_short(policy, 4.5)
 
 
+def test_the_middle_of_a_gap_is_long() -> None:
+    # A geometric mean of 1 and 4 is 2.
+    policy = create_policy("ewsjf", replace(KINDS, phi=0.9))
+    arrive(policy, [1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.0] * 60)
+    assert is_short(policy, 1.999)
+    assert not is_short(policy, 2.0)
+
+
 @pytest.mark.parametrize(
     ("parameters", "small"),
     [
@@ -295,6 +303,28 @@ def test_of_many_that_wait_only_the_first_are_judged_by_old_works() -> None:
     assert late == sorted(late, key=lambda index: (index % 2, index))
 
 
+def test_who_is_estimated_anew_as_halves_begin_counts_once() -> None:
+    # Switched on, and another unit, with new estimates of all: each is in the window once.
+    def twice(one: WaitingEntry) -> WaitingEntry:
+        return one._replace(service_s=2.0 * one.service_s, tokens=3.0 * one.tokens)
+
+    works = [float(index) for index in range(1, 41)]
+    policy = filled(replace(HALVES, between="shortest"), works)
+    for parameters, counted in (
+        (HALVES, [2.0 * work for work in works]),
+        (replace(HALVES, order_by="tokens"), [90.0 * work for work in works]),
+    ):
+        policy.update(parameters, twice)
+        assert policy._orders._halves._sorted == counted  # type: ignore[attr-defined]  # the window
+
+
+def test_what_comes_while_there_are_no_halves_is_not_kept() -> None:
+    policy = filled(HALVES, (1.0, 2.0))
+    policy.update(replace(HALVES, between="shortest"))
+    policy.revise(entry("0", 50.0))
+    assert policy._orders._halves._sorted == [1.0, 2.0]  # type: ignore[attr-defined]  # the window
+
+
 def test_small_changes_of_estimates_forget_nothing() -> None:
     halves = Halves(0.5, 0.5, 0.3)
     for number in range(200):
@@ -312,9 +342,10 @@ def test_the_share_and_the_window_agree_with_the_model(seed: int) -> None:
     rng = random.Random(seed)
     parameters = KINDS
     halves, model = Halves(0.46, 0.58, 0.4), QueueModel("ewsjf", parameters)
-    small, scale = rng.choice([0.5, 0.7, 0.85]), 1.0
+    small, scale = rng.choice([0.5, 0.7, 0.85, 0.95]), 1.0
     for number in range(1_500):
-        work = scale * mixed(rng, small)
+        # Of even seeds: gaps that are equal, and such as are just not wide enough.
+        work = scale * (mixed(rng, small) if seed % 2 else rng.choice((1.0, 1.0, 2.0, 8.0, 32.0)))
         item = Waiting(entry(f"{number}", work), work, number, returned=False)
         job = Job(number, 0.0, work, work, work, 0, newest=(number, work))
         model.halve(job)
