@@ -112,7 +112,8 @@ class Settings:
     short_share, short_share_most : float
         ewsjf, ``halves``: the least and the most share of the arrivals that goes first, [0, 1].
         Between them it is as large as the guard lets all of them through; with no more most than
-        least it stays (benchmarks/RESULTS.md, twin_queues).
+        least it stays (benchmarks/RESULTS.md, twin_queues). Where the works have a gap with at
+        most φ of the work below it, that is the most (docs/policies.md).
     tier_weight : float
         What one step of priority multiplies a score by, ≥ 1; infinite: a smaller priority always
         goes first, as far as the guard allows. sjf and hrrn, which have no score, divide the work
