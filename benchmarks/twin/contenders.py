@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from benchmarks.baselines.cuts import NAMES, cut_policy
 from benchmarks.baselines.vllm_pr import vllm_pr33392
 from benchmarks.twin.material import GUARDS, Scene
 from estimator.replay.estimates import Estimating
@@ -38,7 +39,7 @@ class Contender(NamedTuple):
     name : str
         For a row of a table.
     policy : str
-        One of `sched_client.policies.POLICY_NAMES`, or `VLLM_PR`.
+        One of `sched_client.policies.POLICY_NAMES`, of `benchmarks.baselines.cuts`, or `VLLM_PR`.
     settings : Settings
         Guard, and what an order is told.
     cuts : tuple of float
@@ -119,6 +120,8 @@ def _made(
         parameters = replace(parameters, partition=cut(at, kind, contender.cuts))
     if contender.policy == VLLM_PR:
         return estimates, _pull_request(parameters, contender, jobs)
+    if contender.policy in NAMES:
+        return estimates, cut_policy(contender.policy, parameters)
     return estimates, create_policy(contender.policy, parameters)
 
 
