@@ -99,6 +99,11 @@ class ServiceTime:
                 seconds *= context / slot
         return seconds if seconds > MIN_SERVICE_S else MIN_SERVICE_S  # noqa: FURB136 - as fast again
 
+    def slots_held(self, prompt_tokens: float, tokens: float) -> float:
+        """Give the slots' parts of the engine that a request holds in the mean, ≥ 1."""
+        slot = self.slot_context_tokens
+        return max(1.0, (prompt_tokens + 0.5 * tokens) / slot) if slot > 0.0 else 1.0
+
     def residence_s(self, prompt_tokens: float, tokens: float) -> float:
         """Give the seconds that a request stays, whatever it holds; as `service_s`."""
         return replace(self, slot_context_tokens=0.0).service_s(prompt_tokens, tokens)

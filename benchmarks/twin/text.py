@@ -126,7 +126,7 @@ def learned() -> Row:
 
 def mooncake_learned() -> Row:
     """Compare with 5 % long contexts, lengths learned from nothing, types told."""
-    at = azure(3_000, _MOONCAKE_SHARE)
+    at = azure(6_000, _MOONCAKE_SHARE)
     case = Case("Azure and 5 % Mooncake, types told, lengths learned", at, 10, _LEARNED, typed)
     return _part(case, HALVES_LEARNED, "learned", HALVES)
 

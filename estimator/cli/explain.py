@@ -101,8 +101,8 @@ def _ratio(completion: "Completion") -> float | None:
 def _expected(one: "Explanation") -> tuple[float, float]:
     """Give the seconds that such a request would stay now, and the slots that it would fill."""
     estimate = one.estimate
-    residence_s = one.service.residence_s(one.completion.prompt_tokens, estimate.tokens)
-    return residence_s, estimate.service_s / residence_s
+    slots = one.service.slots_held(one.completion.prompt_tokens, estimate.tokens)
+    return estimate.service_s / slots, slots
 
 
 def _document(one: "Explanation") -> dict[str, object]:

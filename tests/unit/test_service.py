@@ -57,6 +57,10 @@ def test_a_context_counts_as_the_slots_whose_memory_it_holds() -> None:
     # 200 tokens after 967 of prompt hold 1,067 in the mean: two slots' part, and one token less.
     assert LLAMA.service_s(967, 200) == pytest.approx((0.2 + 0.0967 + 8.0) * 1067 / 534)
     assert LLAMA.residence_s(967, 200) == pytest.approx(0.2 + 0.0967 + 8.0)
+    assert LLAMA.slots_held(967, 200) == pytest.approx(1067 / 534)
+    assert (
+        LLAMA.slots_held(0, 200) == replace(LLAMA, slot_context_tokens=0.0).slots_held(1, 1) == 1
+    )
     assert LLAMA.service_s(434, 200) == LLAMA.residence_s(434, 200)
     unknown = replace(LLAMA, slot_context_tokens=0.0)
     assert unknown.service_s(100_000, 200) == LLAMA.residence_s(100_000, 200)
@@ -77,7 +81,9 @@ def test_work_is_the_residence_or_more_and_grows_with_prompt_and_output(
 ) -> None:
     work = service.service_s(prompt, tokens)
     assert math.isfinite(work)
-    assert work >= service.residence_s(prompt, tokens)
+    stays_s, slots = service.residence_s(prompt, tokens), service.slots_held(prompt, tokens)
+    assert work >= stays_s
+    assert work == 1e-4 or work == pytest.approx(stays_s * slots) or stays_s == 1e-4
     assert service.service_s(prompt + 1, tokens) >= work
     assert service.service_s(prompt, tokens + 1.0) > work or work == 1e-4
 

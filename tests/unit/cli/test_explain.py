@@ -1,5 +1,7 @@
 """What is printed of one request, whatever is known of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from estimator.cli import explain
@@ -125,3 +127,21 @@ def test_labels_from_outside_cannot_drive_the_terminal(capsys: pytest.CaptureFix
     reason = "because\x1b"
     explain._show(explanation(evil, lesson="none", lesson_reason=reason))
     assert all(char.isprintable() or char == "\n" for char in capsys.readouterr().out)
+
+
+def test_a_long_context_is_told_by_its_stay_and_by_whose_place_it_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = replace(DONE, prompt_tokens=4_000, kind="text")
+    service = ServiceTime(reference_concurrency=2.0, slot_context_tokens=500.0)
+    estimate = explanation().estimate
+    work_s = service.service_s(4_000, estimate.tokens)
+    one = explanation(
+        completion=long, service=service, estimate=estimate._replace(service_s=work_s)
+    )
+    stays_s = service.residence_s(4_000, estimate.tokens)
+    said = f"(expected now {stays_s:.3f} s beside 2.0, in the place of 8.0)"
+    assert said in shown(one, capsys)["time"]
+    now = explain._document(one)["now"]
+    assert isinstance(now, dict)
+    assert (now["service_s"], now["residence_s"]) == pytest.approx((work_s, stays_s))
