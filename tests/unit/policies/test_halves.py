@@ -318,6 +318,14 @@ def test_who_is_estimated_anew_as_halves_begin_counts_once() -> None:
         assert policy._orders._halves._sorted == counted  # type: ignore[attr-defined]  # the window
 
 
+def test_new_estimates_of_all_that_wait_fill_the_window() -> None:
+    works = [float(index) for index in range(1, 41)]
+    policy = filled(HALVES, works)
+    policy.update(HALVES, lambda one: one._replace(service_s=3.0 * one.service_s))
+    window = policy._orders._halves._sorted  # type: ignore[attr-defined]  # the window
+    assert window == [3.0 * work for work in works[-32:]]
+
+
 def test_what_comes_while_there_are_no_halves_is_not_kept() -> None:
     policy = filled(HALVES, (1.0, 2.0))
     policy.update(replace(HALVES, between="shortest"))
