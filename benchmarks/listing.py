@@ -27,6 +27,7 @@ BENCHMARKS: Final = (
     Benchmark("twin_queues", module="twin.queues"),
     Benchmark("twin_frontier", module="twin.frontier"),
     Benchmark("twin_text", module="twin.text"),
+    Benchmark("twin_cuts", module="twin.cuts"),
     Benchmark("twin_paper"),
     Benchmark(
         "twin_engine_recorded",

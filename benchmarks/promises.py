@@ -6,7 +6,7 @@ A line is what in an operator's words with the unit, keys into the benchmark's J
 
 from typing import Final
 
-from benchmarks.twin.promises import QUEUES, TEXT
+from benchmarks.twin.promises import CUTS, QUEUES, TEXT
 
 Promised = tuple[str, str, str, float]
 
@@ -210,6 +210,7 @@ PROMISES: Final[dict[str, tuple[Promised, ...]]] = {
     "twin": _TWIN,
     "twin_queues": QUEUES,
     "twin_text": TEXT,
+    "twin_cuts": CUTS,
     "twin_paper": _TWIN_PAPER,
     "twin_engine_recorded": _TWIN_ENGINE_RECORDED,
     "twin_engine": _TWIN_ENGINE,

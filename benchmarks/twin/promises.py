@@ -40,3 +40,19 @@ TEXT: Final[tuple[Said, ...]] = tuple(
         (f"{what}: mean batch, percent", f"{part}/mean_batch_percent", ">=", -0.5),
     )
 )  # fmt: skip
+# The same of ``benchmarks.twin.cuts``: production's default, but for the guard of the last.
+CUTS: Final[tuple[Said, ...]] = tuple(
+    promise
+    for path, what in (
+        ("kinds/chats_0.7", "chats (70 %) beside long documents"),
+        ("kinds/chats_0.8", "chats (80 %) beside long documents"),
+        ("kinds/chats_0.9", "chats (90 %) beside long documents"),
+        ("kinds/chats_learned", "chats (80 %) beside long documents, lengths learned"),
+        ("mixes/ewsjf_wide_guard", "EWSJF's workload, φ .5 b₀ 20"),
+    )
+    for promise in (
+        (f"{what}: TTFT P50 of the short ones, times lower", f"{path}/short_p50_times", ">=", 4),
+        (f"{what}: TTFT P99 of the short ones, times lower", f"{path}/short_p99_times", ">=", 4),
+        (f"{what}: TTFT P99 of the long ones over fcfs", f"{path}/long_p99_ratio", "<=", 1.3),
+    )
+)
