@@ -14,9 +14,9 @@ from sched_client.policies.tiers import strict, tier_factor, tier_of
 from sched_client.settings import MAX_TIER_WEIGHT, WEIGHT_LIMITS
 
 if TYPE_CHECKING:
+    from sched_client.policies.blocks import Block
     from sched_client.policies.cells import Cell
     from sched_client.policies.chunk import Chunk
-    from sched_client.policies.front import Block
 
 # 10^12 s is 30,000 years. Work beyond it is counted as this much by the guard, so that sums of
 # charges stay finite whatever an estimate says; the order itself compares the true value.
@@ -46,8 +46,8 @@ class Waiting:
         The queue that ewsjf put it into, which sets it; None before, and after a new estimate.
     chunk, slot : Chunk, int
         Where the guard's ledger keeps it; that sets them.
-    block : Block
-        Where hrrn's front keeps it; that sets it.
+    block, place : Block, int
+        Where hrrn keeps it; that sets them.
     rank : bytes
         By what a `KeyedOrder` ranks it; that sets it.
     served_before : float
@@ -68,6 +68,7 @@ class Waiting:
         "enqueued_s",
         "group_id",
         "lane",
+        "place",
         "priority",
         "queue_id",
         "rank",
@@ -84,6 +85,7 @@ class Waiting:
     chunk: "Chunk"
     slot: int
     block: "Block"
+    place: int
     rank: bytes
     served_before: float
 

@@ -2,7 +2,7 @@
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_client.policies import WaitingEntry
-from sched_client.policies.front import Block, Front, Shelf
+from sched_client.policies import WaitingEntry, hrrn
+from sched_client.policies.blocks import Block
 from sched_client.policies.hrrn import HighestRatioFirst
 from sched_client.policies.waiting import Waiting
 
@@ -32,40 +32,46 @@ def scanned(waiting: list[Waiting], now_s: float) -> Waiting:
     )
 
 
-def blocks(front: Front) -> list[Block]:
+def blocks(order: HighestRatioFirst) -> list[Block]:
     found: list[Block] = []
-    block: Block | None = front._head.blocks[0]
+    block: Block | None = order._blocks.head.blocks[0]
     while block is not None:
         found.append(block)
         block = block.next
     return found
 
 
-def check_front(front: Front, waiting: list[Waiting]) -> None:
-    """Compare with the definition: shorter than every older one."""
-    by_age = sorted(waiting, key=lambda item: (item.enqueued_s, item.sequence))
-    expected: list[Waiting] = []
+def skyline(by_age: list[Waiting]) -> list[Waiting]:
+    """Give those that are shorter than every older one."""
+    found: list[Waiting] = []
     for item in by_age:
-        if not expected or item.work < expected[-1].work:
-            expected.append(item)
-    assert front.items == expected
-    assert front.ages == [item.enqueued_s for item in expected]
-    assert front.works == [item.work for item in expected]
-    chain = blocks(front)
-    assert [item for block in chain for item in block.items] == by_age
+        if not found or item.work < found[-1].work:
+            found.append(item)
+    return found
+
+
+def check_kept(order: HighestRatioFirst, waiting: list[Waiting]) -> None:
+    """Compare what is kept with the definitions."""
+    by_age = sorted(waiting, key=lambda item: (item.enqueued_s, item.sequence))
+    if order._leaders is None:
+        front = order._front
+        assert front.items == skyline(by_age)
+        assert front.ages == [item.enqueued_s for item in front.items]
+        assert front.works == [item.work for item in front.items]
+    chain = blocks(order)
+    assert [item for block in chain for item in block.waiting()] == by_age
+    assert list(order._blocks) == by_age
     for block in chain:
+        assert block.count == len(block.waiting())
+        assert block.works == [float("inf") if one is None else one.work for one in block.items]
         assert block.least == min(block.works, default=float("inf"))
-        assert block.works == [item.work for item in block.items]
-        assert all(item.block is block for item in block.items)
+        assert [block.items[place] for place in block.stairs] == skyline(block.waiting())
+        assert all(item.block.items[item.place] is item for item in block.waiting())
+        assert all(item.block is block for item in block.waiting())
         assert block.shelf.least <= block.least
         assert block in block.shelf.blocks
-    assert all(block.items for block in chain[:-1])
-    on_shelves: list[Block] = []
-    shelf: Shelf | None = front._head
-    while shelf is not None:
-        on_shelves += shelf.blocks
-        shelf = shelf.next
-    assert on_shelves == chain
+    assert all(block.count for block in chain[:-1])
+    assert [block for shelf in order._blocks.shelves() for block in shelf.blocks] == chain
 
 
 # Few values, so that works, ages and ratios are often equal; and any values.
@@ -76,6 +82,18 @@ _STEPS = st.one_of(
 _ACTIONS = st.sampled_from(["push", "push", "burst", "take", "take", "drain", "drop", "revise"])
 
 
+@pytest.fixture(params=[False, True], ids=["at hand", "leaders"], scope="module")
+def leaders_soon(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Let leaders take over at the first look, or as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param:
+            patch.setattr(hrrn, "_FEW", 0)
+            patch.setattr(hrrn, "_ALLOWED", 0)
+            patch.setattr(hrrn, "_PATIENCE", -1)
+        yield request.param
+
+
+@pytest.mark.usefixtures("leaders_soon")
 @settings(max_examples=120, deadline=None)
 @given(
     steps=st.lists(st.tuples(_WORKS, _STEPS, _ACTIONS), max_size=60), seed=st.integers(0, 2**32)
@@ -121,11 +139,11 @@ def test_the_first_is_that_of_a_scan_whatever_happens(
         assert len(order) == len(waiting)
         if waiting:
             assert order.first(now_s) is scanned(waiting, now_s)
-    check_front(order._front, waiting)
+    check_kept(order, waiting)
 
 
 @pytest.mark.parametrize("load", [0.9, 1.0, 1.1])
-def test_the_first_is_that_of_a_scan_while_hundreds_wait(load: float) -> None:
+def test_the_first_is_that_of_a_scan_while_hundreds_wait(load: float, leaders_soon: bool) -> None:
     rng = random.Random(4)
     order = HighestRatioFirst()
     waiting: list[Waiting] = []
@@ -141,9 +159,10 @@ def test_the_first_is_that_of_a_scan_while_hundreds_wait(load: float) -> None:
             order.discard(first)
             waiting.remove(first)
             debt -= 1.0
-            looked += len(order._at_hand.items) > 0
+            short_cut = order._leaders is not None if leaders_soon else order._at_hand.items
+            looked += bool(short_cut)
     assert looked > 500  # or the shortcut was never taken
-    check_front(order._front, waiting)
+    check_kept(order, waiting)
 
 
 def test_a_block_that_empties_before_a_large_one_is_not_left_empty() -> None:
@@ -162,9 +181,10 @@ def test_a_block_that_empties_before_a_large_one_is_not_left_empty() -> None:
         order.discard(item)
         item.count(item.work * 0.5)
         order.push(item)
-        check_front(order._front, waiting)
+        check_kept(order, waiting)
 
 
+@pytest.mark.usefixtures("leaders_soon")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_first_is_that_of_a_scan_when_all_get_new_estimates(seed: int) -> None:
     rng = random.Random(seed)
@@ -194,18 +214,21 @@ def test_the_first_is_that_of_a_scan_when_all_get_new_estimates(seed: int) -> No
             order.discard(first)
             waiting.remove(first)
         arrive(120)
-    check_front(order._front, waiting)
+    check_kept(order, waiting)
 
 
 @pytest.mark.parametrize("now_s", [float("nan"), float("inf"), float("-inf"), -5.0])
 @pytest.mark.parametrize("count", [3, 200])
-def test_at_a_time_that_is_none_the_oldest_goes(now_s: float, count: int) -> None:
+def test_at_a_time_that_is_none_the_oldest_goes(
+    now_s: float, count: int, leaders_soon: bool
+) -> None:
     order = HighestRatioFirst()
     items = [stay(number, number / 10, 100.0 - number / 4) for number in range(count)]
     for item in items:
         order.push(item)
     assert order.first(now_s) is items[0]
     assert order.first(1e4) is scanned(items, 1e4)
+    assert (order._leaders is not None) == leaders_soon
     assert order.first(now_s) is items[0]
 
 
@@ -263,18 +286,88 @@ def test_an_operation_runs_few_lines_however_many_wait(pattern: str, together: b
     assert many < 2.5 * few
 
 
+class _Counted(float):
+    """A work that counts how often a wait is divided by one."""
+
+    looks = 0
+
+    def __rtruediv__(self, other: float) -> float:
+        _Counted.looks += 1
+        return other / float(self)
+
+
+# Each arrival is shorter than all before, and overtakes them soon: 1/x and a power.
+_EVER_SHORTER: dict[str, Callable[[float], float]] = {
+    "by a curve": lambda share: 1.0 / (1.0 + share),
+    "by a share": lambda share: 0.1**share,
+}
+
+
+@pytest.mark.parametrize("pattern", list(_EVER_SHORTER))
+def test_what_is_looked_at_does_not_grow_where_arrivals_are_ever_shorter(pattern: str) -> None:
+    def looks(n: int) -> float:
+        order = HighestRatioFirst()
+        waiting: dict[str, Waiting] = {}
+
+        def push(number: int) -> None:
+            item = stay(number, number / 10, _Counted(_EVER_SHORTER[pattern](number / n)))
+            waiting[item.request_id] = item
+            order.push(item)
+
+        for number in range(n):
+            push(number)
+        _Counted.looks = 0
+        for number in range(n, 2 * n):
+            push(number)
+            first = order.first(number / 10)
+            order.discard(first)
+            del waiting[first.request_id]
+        found = _Counted.looks / n
+        assert order.first(n / 5) is scanned(list(waiting.values()), n / 5)
+        return found
+
+    # Without leaders 310 and 2,309 of 6,000 were looked at each turn.
+    few, many = looks(1500), looks(6000)
+    assert many < 150
+    assert many < 1.5 * few
+
+
+def leads(order: HighestRatioFirst) -> bool:
+    return order._leaders is not None
+
+
+def test_leaders_leave_to_the_front_when_as_many_have_left() -> None:
+    order = HighestRatioFirst()
+    n = 3000
+    for number in range(n):
+        order.push(stay(number, number / 10, 0.1 ** (number / n)))
+    number, led = n, 0
+    while not leads(order):
+        number += 1
+        order.push(stay(number, number / 10, 0.1 ** (number / n)))
+        order.discard(order.first(number / 10))
+        assert number < 2 * n
+    rng = random.Random(6)
+    while leads(order):
+        number, led = number + 1, led + 1
+        order.push(stay(number, number / 10, rng.lognormvariate(-1.0, 0.8)))
+        order.discard(order.first(number / 10))
+    assert led == n
+    check_kept(order, list(order._blocks))
+
+
 def test_what_is_kept_follows_the_number_waiting() -> None:
     order = HighestRatioFirst()
     rng = random.Random(2)
     items = [stay(number, number / 10, rng.lognormvariate(-1.0, 0.8)) for number in range(20_000)]
     for item in items:
         order.push(item)
-    assert len(blocks(order._front)) < 20_000 / 20
+    assert len(blocks(order)) < 20_000 / 20
     for item in rng.sample(items, 19_900):
         order.discard(item)
     assert len(order) == 100
-    assert len(blocks(order._front)) <= 50
+    assert len(blocks(order)) <= 50
     while len(order):
         order.discard(order.first(3000.0))
-    assert len(blocks(order._front)) == 1
+    assert len(blocks(order)) == 1
     assert order._at_hand.items == []
