@@ -230,6 +230,17 @@ def test_a_kind_of_requests_is_short_as_a_whole() -> None:
     assert not is_short(policy, 4.5)
 
 
+def test_another_guard_lets_a_kind_pass_or_not() -> None:
+    rng = random.Random(8)
+    policy = create_policy("ewsjf", KINDS)
+    arrive(policy, [mixed(rng, 0.8) for _ in range(1_000)])
+    policy.update(replace(KINDS, phi=0.2))
+    assert not is_short(policy, 1.9)
+    policy.update(KINDS)
+    arrive(policy, [mixed(rng, 0.8) for _ in range(400)])
+    assert is_short(policy, 1.9)
+
+
 def test_the_middle_of_a_gap_is_long() -> None:
     # A geometric mean of 1 and 4 is 2.
     policy = create_policy("ewsjf", replace(KINDS, phi=0.9))
