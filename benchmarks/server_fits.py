@@ -29,7 +29,6 @@ if {fitting}:
     pipeline.PartitionConfig = lambda **limits: given(refit_every=256, **limits)
 else:
     fits.Fits._begin = lambda self, now_s: None
-    fits.load_libraries = fits.load_detector
 """
 
 

@@ -328,9 +328,14 @@ class Pipeline:
 
         Notes
         -----
+        Those that had no fit yet, though they have points enough, come first.
+
         The completions alone do not say when it is installed: what is learned replays exactly, but
         for queues, which come into force when their fit is done.
         """
+        unfitted = self._partition.unfitted()
+        if unfitted:
+            return self._partition.due(unfitted[0], self._service.told(unfitted[0]))
         models = sorted(self._partition.models())
         # Each in its turn: of many that are always due, the first would be the only one.
         first = bisect_right(models, self._asked)

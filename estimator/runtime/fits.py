@@ -1,19 +1,16 @@
 """Fits models' queues in a thread of its own: one at a time, and a small share of the time.
 
-A thread and no process: beside what river brings scikit-learn takes 18 MiB here, where an
-interpreter of its own would hold 130 MiB; and numpy lets go of the interpreter's lock, so that
-calls are answered meanwhile (benchmarks/server_fits.py measures both).
+A thread and no process: an interpreter of its own would hold 130 MiB, and a fit takes some 20 ms
+in which numpy lets go of the interpreter's lock (benchmarks/server_fits.py measures both).
 """
 
 import asyncio
-import importlib
 import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from estimator.core.drift import load_detector
 from estimator.core.partition import Fit, FitJob, PartitionRevision
 from estimator.core.partition import fit as fit_queues
 from estimator.core.pipeline import Pipeline
@@ -22,24 +19,21 @@ from estimator.telemetry.logs import get_logger
 from estimator.telemetry.metrics import Metrics
 from sched_client.validity import invalid_partition_reason
 
-__all__ = ["Fits", "Installed", "load_libraries"]
+__all__ = ["Fits", "Installed"]
 
 _log = get_logger("fits")
 
 # Of one core: at full load a model is due every 70 ms, and completions wait to be learned.
 _BUSY_SHARE: Final = 0.01
 _IDLE_SHARE: Final = 0.05
+# A model's first fit comes once, and until then its requests are not told apart: 40 models that
+# become due at once have their queues within 20 s, however busy the sidecar is.
+_FIRST_SHARE: Final = 0.1
 # What is due at once for several reasons is fitted once.
 _LEAST_S: Final = 0.2
 # To see whether its rates have moved, 0.15 ms a model are spent on the event loop.
 _ASKED_AT_ONCE: Final = 8
 _MOST_S: Final = 30.0
-
-
-def load_libraries() -> None:
-    """Import what learning needs: river, and scikit-learn for the first fit (0.2 s after it)."""
-    load_detector()
-    importlib.import_module("sklearn.mixture")
 
 
 class Installed(NamedTuple):
@@ -167,9 +161,10 @@ class Fits:
         fit = self._fit(job)
         return _Timed(fit, time.perf_counter() - begun_s, time.thread_time() - begun_cpu_s)
 
-    def _took(self, begun_s: float, cpu_s: float) -> None:
+    def _took(self, begun_s: float, cpu_s: float, *, first: bool = False) -> None:
         for pace in (self._busy, self._idle):
-            pace.took(begun_s, begun_s + cpu_s)
+            counted_s = cpu_s * pace.share / _FIRST_SHARE if first else cpu_s
+            pace.took(begun_s, begun_s + counted_s)
 
     def _end(self, running: _Running) -> Installed | None:
         job = running.job
@@ -187,7 +182,7 @@ class Fits:
                 error=f"{type(error).__name__}: {error}",
             )
             return None
-        self._took(running.begun_s, cpu_s)
+        self._took(running.begun_s, cpu_s, first=job.reason == "first")
         self._metrics.fits.labels(job.reason).inc()
         self._metrics.fit_s.observe(fit_s)
         if revision is None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from estimator.core.drift import load_detector
 from estimator.core.observation import Completion
 from estimator.core.pipeline import Pipeline
 from estimator.core.running import SILENCE_S, Running
@@ -18,7 +19,7 @@ from estimator.runtime import heap
 from estimator.runtime.backlog import Backlog, Report, ReportResult, acknowledge, refuse
 from estimator.runtime.config import ServeConfig
 from estimator.runtime.errors import UnavailableError
-from estimator.runtime.fits import Fits, load_libraries
+from estimator.runtime.fits import Fits
 from estimator.runtime.pace import Pace
 from estimator.runtime.publisher import Publisher
 from estimator.runtime.recorder import Recorder
@@ -187,7 +188,7 @@ class Learner:
         """Work until drained. An error of our own ends the task loudly, and nothing else."""
         try:
             # Predictions, watches and switches are served meanwhile; reports wait in the backlog.
-            await asyncio.to_thread(load_libraries)
+            await asyncio.to_thread(load_detector)
             self.on_loaded()
             while not (self._draining and not self.backlog and not self._fresh):
                 await self._wait_for_work()

@@ -1,7 +1,6 @@
 """Queues of like cost, found in what completes: sample, refine, prune, keep the names.
 
-`PartitionTable` is the door. Pure: no clock, thread or file; scikit-learn is imported by the first
-fit and not before.
+`PartitionTable` is the door. Pure: no clock, thread or file.
 """
 
 from estimator.core.partition.config import PartitionConfig

@@ -37,11 +37,13 @@ class ModelEntry:
         What is in force; None before the first fit.
     out : bool
         Whether a job is being fitted.
+    given_up : bool
+        Whether one did not come back.
     """
 
     __slots__ = (
-        "_fits", "_next_number", "_rates_at", "_revisions", "config", "incumbent", "out",
-        "sample", "text", "trigger",
+        "_fits", "_next_number", "_rates_at", "_revisions", "config", "given_up", "incumbent",
+        "out", "sample", "text", "trigger",
     )  # fmt: skip
 
     def __init__(self, config: PartitionConfig) -> None:
@@ -49,7 +51,7 @@ class ModelEntry:
         self.sample = Sample(config.capacity, config.seed)
         self.trigger = Trigger(config)
         self.incumbent: Incumbent | None = None
-        self.out = False
+        self.out = self.given_up = False
         self.text = ""
         self._next_number = _FIRST_NUMBER
         self._fits = self._revisions = 0
@@ -61,6 +63,12 @@ class ModelEntry:
         if incumbent is not None:
             x = log_work(block.astype(np.float64), incumbent.service)
             self.trigger.block(incumbent.mixture.log_density(x))
+
+    @property
+    def unfitted(self) -> bool:
+        """Whether a first fit is due; one that failed is in no hurry."""
+        ready = len(self.sample) >= self.config.least_points
+        return ready and self.incumbent is None and not (self.out or self.given_up)
 
     def due(self, model: str, service: ServiceTime) -> FitJob | None:
         """Give a job if the model should be fitted now."""

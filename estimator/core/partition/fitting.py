@@ -8,9 +8,11 @@ import numpy as np
 
 from estimator.core.partition.boundaries import queues_of
 from estimator.core.partition.change import Reference
+from estimator.core.partition.concave import fewest_classes
 from estimator.core.partition.config import PartitionConfig
 from estimator.core.partition.ids import carried, named, overlaps
-from estimator.core.partition.mixture import Array, Mixture, best_mixture, penalty
+from estimator.core.partition.mixture import Array, Mixture
+from estimator.core.partition.order import best_mixture, penalty
 from estimator.core.partition.prune import prune
 from estimator.core.partition.refine import Cut, density_cuts, gap_cut, latency_cut
 from estimator.core.partition.revision import Reason
@@ -171,7 +173,15 @@ def fit(job: FitJob) -> Fit:
 
 def _new(job: FitJob, x: Array, start: Mixture | None, why: str) -> _Draft:
     mixture = best_mixture(x, max_components=MAX_COMPONENTS, seed=job.config.seed, start=start)
-    return _Draft(mixture, density_cuts(mixture, job.config.least_separation), why)
+    cuts = density_cuts(mixture, job.config.least_separation)
+    return _Draft(mixture, _needed(x, mixture, cuts), why)
+
+
+def _needed(x: Array, mixture: Mixture, cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
+    """Leave out the cuts by density that lie within one class."""
+    by_density = [cut.at for cut in cuts if cut.why == "density"]
+    needed = fewest_classes(np.sort(x), mixture, by_density)
+    return tuple(cut for cut in cuts if cut.why != "density" or cut.at in needed)
 
 
 def _chosen(
@@ -196,6 +206,11 @@ def _chosen(
     least_gain = 0.0 if young else HYSTERESIS * draft.mixture.parameters
     if gain > least_gain:
         return draft, ""
+    if young:
+        # More points may show what is in force to be one class where few left it open.
+        cuts = _needed(x, held.mixture, held.cuts)
+        if cuts != held.cuts:
+            return _Draft(held.mixture, cuts, "fewer classes describe it as well"), ""
     return held, f"the best other is better by {gain:.0f} (BIC), {least_gain:.0f} are asked for"
 
 

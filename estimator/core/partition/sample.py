@@ -37,8 +37,8 @@ class Sample:
     -----
     Each point goes in; once the reservoir is full it takes the place of a random one. So after t
     more points one is still there with probability (1 − 1/capacity)^t ≈ exp(−t/capacity), and all
-    that are there weigh the same, as scikit-learn's mixtures need. Time is counted in
-    completions. The slot of the t-th point is a hash of t, so that no generator is to be saved.
+    that are there weigh the same. Time is counted in completions. The slot of the t-th point is
+    a hash of t, so that no generator is to be saved.
 
     References
     ----------

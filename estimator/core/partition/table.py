@@ -105,7 +105,7 @@ class PartitionTable:
         """Say that the model's job will not come back; it is due again."""
         entry = self._models.get(model)
         if entry is not None:
-            entry.out = False
+            entry.out, entry.given_up = False, True
 
     def install(self, fit: Fit) -> PartitionRevision | None:
         """Put a fit into force.
@@ -131,6 +131,10 @@ class PartitionTable:
     def models(self) -> tuple[str, ...]:
         """Give the models that have a sample, the least recently used first."""
         return tuple(self._models)
+
+    def unfitted(self) -> tuple[str, ...]:
+        """Give the models that have points enough and never had a fit, nor a job that failed."""
+        return tuple(model for model, entry in self._models.items() if entry.unfitted)
 
     def status(self, model: str) -> PartitionStatus:
         """Say how a model's partition stands; an unknown model has one queue."""

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.core.partition import Fit, FitJob, PartitionConfig, fit
-from estimator.core.partition.mixture import Array
+from estimator.core.partition.boundaries import queues_of
+from estimator.core.partition.mixture import Array, Mixture
+from estimator.core.partition.refine import Cut
 from sched_client.model import ServiceTime
 
 RATE_S = 0.01
@@ -54,16 +56,48 @@ def test_unlike_classes_are_found() -> None:
     assert partition.shares == pytest.approx([0.7, 0.25, 0.05], abs=0.03)
 
 
-# What is flat between two edges is the worst: nothing tells its parts from like classes.
-@pytest.mark.parametrize(("shape", "most"), [("gamma", 2), ("skewed", 2), ("uniform", 6)])
-def test_one_class_that_is_not_log_normal_does_not_fall_apart(shape: str, most: int) -> None:
+@pytest.mark.parametrize("shape", ["gamma", "uniform", "skewed", "exponential"])
+def test_one_class_that_is_not_log_normal_is_one_queue(shape: str) -> None:
     rng = np.random.default_rng(2)
     draws = {
         "gamma": np.log(rng.gamma(2.0, 1.0, 4096)),
         "uniform": np.log(rng.uniform(1.0, 30.0, 4096)),
         "skewed": np.log(rng.lognormal(0.0, 0.5, 4096) + 1.0),
+        "exponential": np.log(rng.exponential(1.0, 4096)),
     }
-    assert len(fit(job_of(draws[shape])).best.partition.queue_ids) <= most
+    assert len(fit(job_of(draws[shape])).best.partition.queue_ids) == 1
+
+
+def test_what_few_points_left_open_is_settled_by_more() -> None:
+    flat = np.random.default_rng(4).uniform(0.0, 4.0, 3000)
+    mixture = Mixture.sorted(np.ones(3) / 3.0, np.array([5.7, 7.0, 8.3]), np.ones(3) * 0.45)
+    cuts = (Cut(at=6.35, why="density"), Cut(at=7.65, why="density"))
+    torn = replace(
+        fit(job_of(flat[:200])).best,
+        mixture=mixture,
+        cuts=cuts,
+        partition=queues_of(np.sort(flat[:200] + 5.0), cuts, ("q1", "q2", "q3")),
+    )
+    again = fit(replace(job_of(flat), incumbent=torn))
+    assert again.best.cuts == ()
+    assert len(again.best.partition.queue_ids) == 1
+
+
+@given(st.floats(0.01, 100.0), st.integers(0, 50))
+@settings(max_examples=8, deadline=None)
+def test_work_that_all_takes_longer_moves_boundaries_along(factor: float, seed: int) -> None:
+    job = job_of(classes(800, 3, seed, apart=5.0))
+    scaled = replace(job, service=replace(SERVICE, seconds_per_token=factor * RATE_S))
+    one, two = fit(job).best.partition, fit(scaled).best.partition
+    assert len(one.queue_ids) == 3
+    assert two.boundaries_s == pytest.approx([factor * at for at in one.boundaries_s], rel=1e-6)
+
+
+def test_the_order_of_completions_is_nothing() -> None:
+    job = job_of(classes(800, 3, 1))
+    other = np.random.default_rng(0).permutation(len(job.points))
+    shuffled = fit(replace(job, points=job.points[other]))
+    assert shuffled.best.partition.boundaries_s == fit(job).best.partition.boundaries_s
 
 
 def test_the_first_queues_are_numbered_in_order() -> None:
