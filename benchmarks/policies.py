@@ -8,6 +8,9 @@ things are called an operation, and both are told:
 - a *call* of one of them, or of ``remove`` of one that waits anywhere, each timed by itself (what
   reading the clock takes is subtracted).
 
+Beside the steady load, hrrn where each arrival is shorter than all before: all that wait may be
+next, and any order that keeps only those at hand has to look at all again for nearly each turn.
+
 CPU time of the thread, in blocks that alternate with the baseline, a bare ``heapq`` on (work,
 number), so that both see the same machine. The worst call is the least of three runs of the same
 calls, with Python's garbage collector off: what the machine does does not come back in all three.
@@ -45,6 +48,9 @@ _WORST_OF: Final = 3
 _WORST_TURNS: Final = 10_000
 # A look at all, or a sort of all, takes too long for more turns of as many.
 _SLOW_LIMIT: Final = 10_000
+# Works that fall to a tenth over as many arrivals as wait.
+EVER_SHORTER: Final = (20_000, 100_000)
+_FALL: Final = 0.1
 # Eight queues at the eighths of the works above.
 _EIGHTHS: Final = (0.1194, 0.1749, 0.2325, 0.3, 0.3871, 0.5145, 0.7537)
 # b₀ = 20 mean requests: at these loads the guard binds.
@@ -75,6 +81,14 @@ def _entries(rng: random.Random) -> Iterator[WaitingEntry]:
         number += 1
 
 
+def _ever_shorter(waiting: int) -> Iterator[WaitingEntry]:
+    number = 0
+    while True:
+        work = _FALL ** (number / waiting)
+        yield WaitingEntry(f"r{number}", number / RATE_PER_S, work, 80.0 * work)
+        number += 1
+
+
 class Contestant:
     """Something that requests wait in, and the requests that come to it.
 
@@ -88,11 +102,20 @@ class Contestant:
         How many wait all the time.
     settle : int
         Turns before anything is measured: what waits then is what the order leaves.
+    source : iterator of WaitingEntry, optional
+        The requests; by default those of a steady overload.
     """
 
-    def __init__(self, turn: Turn, add: Turn, waiting: int, settle: int) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        add: Turn,
+        waiting: int,
+        settle: int,
+        source: Iterator[WaitingEntry] | None = None,
+    ) -> None:
         self._turn = turn
-        self.source = _entries(random.Random(SEED))
+        self.source = source or _entries(random.Random(SEED))
         for _ in range(waiting):
             add(next(self.source))
         for _ in range(settle):
@@ -108,7 +131,12 @@ class Contestant:
         return (time.thread_time_ns() - begin) / turns / 1e3
 
 
-def _of_policy(policy: Policy, waiting: int) -> Contestant:
+def _of_policy(
+    policy: Policy,
+    waiting: int,
+    source: Iterator[WaitingEntry] | None = None,
+    settle: int | None = None,
+) -> Contestant:
     add, peek, pop = policy.add, policy.peek, policy.pop
 
     def turn(entry: WaitingEntry) -> None:
@@ -116,7 +144,8 @@ def _of_policy(policy: Policy, waiting: int) -> Contestant:
         peek(entry.enqueued_s)
         pop(entry.enqueued_s)
 
-    return Contestant(turn, add, waiting, min(2 * waiting, _SETTLED))
+    turns = min(2 * waiting, _SETTLED) if settle is None else settle
+    return Contestant(turn, add, waiting, turns, source)
 
 
 def _of_order(order: Order, waiting: int) -> Contestant:
@@ -236,6 +265,14 @@ def _contest(waiting: int) -> tuple[dict[str, list[float]], dict[str, dict[str, 
     return blocks, calls
 
 
+def _where_ever_shorter(waiting: int) -> float:
+    """Give the mean µs of a turn of hrrn, all that it does once in a while included."""
+    # From the first turn on: such a load comes to nothing that stands.
+    policy = create_policy("hrrn", PARAMETERS)
+    contestant = _of_policy(policy, waiting, _ever_shorter(waiting), settle=0)
+    return statistics.fmean(contestant.block() for _ in range(_BLOCKS))
+
+
 def measure(numbers: tuple[int, ...] = WAITING) -> dict[str, Any]:  # Any: JSON
     """Measure every policy with its guard on.
 
@@ -243,7 +280,8 @@ def measure(numbers: tuple[int, ...] = WAITING) -> dict[str, Any]:  # Any: JSON
     -------
     dict
         µs by policy and number waiting: ``turn``, ``slowest_call`` (the median of the slowest of
-        the four calls), ``worst_call``; and the tables that RESULTS.md shows.
+        the four calls), ``worst_call``; by number waiting ``ever_shorter``, the mean of a turn
+        of hrrn where each arrival is shorter than all before; and the tables of RESULTS.md.
     """
     turns: dict[str, dict[int, float]] = {}
     least: dict[str, dict[int, float]] = {}
@@ -266,6 +304,7 @@ def measure(numbers: tuple[int, ...] = WAITING) -> dict[str, Any]:  # Any: JSON
             for name in POLICY_NAMES:
                 for call, value in _worst_calls(name, waiting).items():
                     worst.setdefault(f"{name} {call}", {})[str(waiting)] = value
+    shorter = {waiting: _where_ever_shorter(waiting) for waiting in EVER_SHORTER}
     vllm = _vllm_queue(numbers)
     if "not_run" not in vllm:
         turns["vLLM's PriorityRequestQueue"] = {n: vllm[str(n)]["operation"] for n in numbers}
@@ -276,6 +315,7 @@ def measure(numbers: tuple[int, ...] = WAITING) -> dict[str, Any]:  # Any: JSON
         "turn": turns,
         "slowest_call": slowest,
         "worst_call": worst,
+        "ever_shorter": shorter,
         **({"vllm_queue": vllm["not_run"]} if "not_run" in vllm else {}),
         "tables": {
             "add + peek + pop, median µs, by number waiting": _by_text(turns),
@@ -283,6 +323,9 @@ def measure(numbers: tuple[int, ...] = WAITING) -> dict[str, Any]:  # Any: JSON
             "the same, median over heapq's": _by_text(ratios),
             "one call, median µs, by number waiting": calls,
             "the worst call, µs, by number waiting": worst,
+            "add + peek + pop where each is shorter than all before, mean µs": {
+                "hrrn": {str(n): value for n, value in shorter.items()}
+            },
         },
     }
 

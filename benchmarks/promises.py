@@ -104,12 +104,15 @@ _TWIN: Final = (
 )  # fmt: skip
 
 # The same of ``benchmarks.policies``: a call, and an arrival with all that follows until its pop.
-_POLICIES: Final = tuple(
-    (f"{what}, {policy}, {waiting} waiting, median µs", f"{path}/{policy}/{waiting}", "<=", limit)
-    for what, path in (("the dearest call", "slowest_call"), ("add, peek and pop", "turn"))
-    for waiting, limit in ((100, 8), (10_000, 15), (100_000, 25))
-    for policy in ("fcfs", "sjf", "hrrn", "ewsjf", "ewsjf-paper")
-)
+_POLICIES: Final = (
+    *((f"{what}, {policy}, {waiting} waiting, median µs", f"{path}/{policy}/{waiting}", "<=",
+       limit)
+      for what, path in (("the dearest call", "slowest_call"), ("add, peek and pop", "turn"))
+      for waiting, limit in ((100, 8), (10_000, 15), (100_000, 25))
+      for policy in ("fcfs", "sjf", "hrrn", "ewsjf", "ewsjf-paper")),
+    *((f"add, peek and pop, hrrn, {waiting} waiting, each shorter than all before, mean µs",
+       f"ever_shorter/{waiting}", "<=", 100) for waiting in (20_000, 100_000)),
+)  # fmt: skip
 # The same of ``benchmarks.partition``.
 _PARTITION: Final = (
     ("1 to 6 known classes, right count, 200 seeds, less of two kinds, share",
