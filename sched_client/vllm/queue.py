@@ -78,6 +78,7 @@ class KappadQueue:
     def add_request(self, request: Any) -> None:
         """Take a request that arrives, or a session that waits for its next turn."""
         try:
+            # The last step's time: an engine that has rested forgets with its second arrival.
             self._load.arrived(len(self), self.now_s)
             self._owner.note_waiting(request)
         except Exception as error:  # noqa: BLE001 - any failure of ours means the stock order
