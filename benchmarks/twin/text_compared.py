@@ -16,8 +16,8 @@ from estimator.replay.outcome import Outcome
 from estimator.replay.runs import EstimateKind
 
 FIRST_SEED: Final = 100
-# Somebody waits from when the first has waited so long.
-_WAITED_S: Final = 1.0
+# Whoever has all its tokens so soon after the first grows by nothing.
+_LEAST_GROWTH_S: Final = 1e-3
 
 Floats = NDArray[np.float64]
 JobsChange = Callable[[Job], Job]
@@ -142,31 +142,39 @@ def run_of(
     )  # fmt: skip
 
 
-def occupancy(one: Run, since_s: float) -> tuple[float, float]:
-    """Give the mean running requests and KV tokens from ``since_s`` to the last arrival.
+def occupancy(one: Run) -> tuple[float, float]:
+    """Give the mean running requests and KV tokens while somebody waits and others still come.
 
     Notes
     -----
-    A request holds its prompt from its first admission on, and grows evenly from its first token
-    to its end. What a preemption gives back meanwhile is not seen: here one request in some
-    hundred is preempted, for seconds.
+    Exact sums over the times at which anything changes. A request holds its prompt from its first
+    admission on, and grows evenly from its first token to its end. What a preemption gives back
+    meanwhile is not seen: here one request in some hundred is preempted, for seconds.
     """
-    until_s = float(one.arrival.max())
+    spans_s = one.end - one.first
+    grows = spans_s > _LEAST_GROWTH_S
+    produced = np.where(grows, one.tokens, 0.0)
+    slope = produced / np.where(grows, spans_s, 1.0)
+    nothing, each = np.zeros_like(slope), np.ones_like(slope)
+    # What arrival, admission, first token and end change: waiting, running, KV held, its growth.
+    changes = np.concatenate([
+        np.stack([each, nothing, nothing, nothing], axis=1),
+        np.stack([-each, each, one.prompt, nothing], axis=1),
+        np.stack([nothing, nothing, nothing, slope], axis=1),
+        np.stack([nothing, -each, -one.prompt - produced, -slope], axis=1),
+    ])  # fmt: skip
+    times = np.concatenate([one.arrival, one.admitted, one.first, one.end])
+    order = np.argsort(times, kind="stable")
+    waiting, running, jumps, growth = np.cumsum(changes[order], axis=0)[:-1].T
+    lasting = np.diff(times[order])
+    grown = np.concatenate([[0.0], np.cumsum(growth * lasting)])
+    held = jumps + (grown[:-1] + grown[1:]) / 2.0
+    counted = (waiting > 0.5) & (times[order][:-1] < one.arrival.max())
+    weights = lasting * counted
+    return float(weights @ running) / weights.sum(), float(weights @ held) / weights.sum()
 
-    def within(start: Floats, stop: Floats) -> tuple[Floats, Floats]:
-        return np.clip(start, since_s, until_s), np.clip(stop, since_s, until_s)
 
-    low, high = within(one.admitted, one.end)
-    resident_s = high - low
-    low, high = within(one.first, one.end)
-    # Tokens in the middle of the time seen, times that time: exact for a straight line.
-    share = ((low + high) / 2.0 - one.first) / np.maximum(one.end - one.first, 1e-9)
-    held = one.prompt * resident_s + one.tokens * share * (high - low)
-    span_s = until_s - since_s
-    return float(resident_s.sum()) / span_s, float(held.sum()) / span_s
-
-
-def seen(one: Run, jobs: Sequence[Job], definition: Definition, since_s: float) -> Seen:
+def seen(one: Run, jobs: Sequence[Job], definition: Definition) -> Seen:
     """Sum a run up under a definition of short and long."""
     short, long = definition(jobs)
     ttft, e2e = one.first - one.arrival, one.end - one.arrival
@@ -174,7 +182,7 @@ def seen(one: Run, jobs: Sequence[Job], definition: Definition, since_s: float) 
     def of(values: Floats, percent: float) -> float:
         return float(np.percentile(values, percent))
 
-    batch, kv_tokens = occupancy(one, since_s)
+    batch, kv_tokens = occupancy(one)
     return Seen(
         of(ttft[short], 50), of(ttft[short], 99), of(ttft[long], 50), of(ttft[long], 99),
         of(ttft, 50), of(ttft, 99), of(e2e, 50), of(e2e, 99),
@@ -201,14 +209,12 @@ def compared(
         if case.change is not None:
             jobs = [case.change(job) for job in jobs]
         base = run_of(case, jobs, None, "true", seed)
-        waits = base.admitted - base.arrival > _WAITED_S
-        since_s = float(base.arrival[waits].min()) if waits.any() else float(base.arrival[0])
         for name, definition in case.definitions.items():
-            bases[name].append(seen(base, jobs, definition, since_s))
+            bases[name].append(seen(base, jobs, definition))
         for one, kind in contenders:
             ours = run_of(case, jobs, one, kind, seed)
             for name, definition in case.definitions.items():
-                ratios = np.divide(seen(ours, jobs, definition, since_s), bases[name][-1])
+                ratios = np.divide(seen(ours, jobs, definition), bases[name][-1])
                 logs[name].setdefault(f"{one.name}, {kind}", []).append(np.log(ratios))
     found = {
         name: {one: _compared(np.array(rows)) for one, rows in by_contender.items()}
