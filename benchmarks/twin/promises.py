@@ -30,14 +30,18 @@ TEXT: Final[tuple[Said, ...]] = tuple(
     for part, what in (
         ("own_times", "Azure, merged on arrival"), ("poisson", "Azure, Poisson"),
         ("mooncake", "Azure and 5 % Mooncake"), ("ewsjf", "EWSJF's workload"),
-        ("learned", "Azure, estimates learned"),
-        ("ewsjf_learned", "EWSJF's workload, estimates learned"))
+        ("learned", "Azure, lengths learned, short by what is known on arrival"),
+        ("mooncake_learned", "Azure and 5 % Mooncake, lengths learned, short likewise"),
+        ("ewsjf_learned", "EWSJF's workload, lengths learned"))
     for promise in (
         (f"{what}: TTFT P50 of the short ones, times lower", f"{part}/short_p50_times", ">=", 4),
         (f"{what}: TTFT P99 of the short ones, times lower", f"{part}/short_p99_times", ">=", 4),
         (f"{what}: TTFT P99 of the long ones over fcfs", f"{part}/long_p99_ratio", "<=", 1.3),
         (f"{what}: tokens a second, percent", f"{part}/tokens_per_s_percent", ">=", -0.5),
         (f"{what}: mean batch, percent", f"{part}/mean_batch_percent", ">=", -0.5),
+        (f"{what}: mean batch while some wait and others come, percent",
+         f"{part}/busy_batch_percent", ">=", -0.5),
+        (f"{what}: KV memory held meanwhile, percent", f"{part}/busy_kv_percent", ">=", -0.5),
     )
 )  # fmt: skip
 # The same of ``benchmarks.twin.cuts``: production's default, but for the guard of the last.

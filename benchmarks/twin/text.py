@@ -102,7 +102,7 @@ def poisson() -> Row:
 
 def mooncake() -> Row:
     """Compare on Azure's mix with 5 % long contexts."""
-    case = Case("Azure and 5 % Mooncake, Poisson", azure(3_000, _MOONCAKE_SHARE), 10, _BY_WORK)
+    case = Case("Azure and 5 % Mooncake, Poisson", azure(6_000, _MOONCAKE_SHARE), 10, _BY_WORK)
     return _part(case, HALVES_TEXT, "true", CUT, HALVES, SJF, HRRN, VLLM)
 
 
