@@ -231,3 +231,24 @@ def test_the_past_ends_where_virtual_time_begins(
     LearnedEstimates(warm=past)
     assert [one.finished_s - EPOCH_S for one in learned] == [-3.0, 0.0, -2.0]
     assert len({one.completion_id for one in learned}) == 3
+
+
+def test_an_engine_tells_its_memory_with_its_first_report() -> None:
+    estimates = LearnedEstimates(flush_s=0.05, slot_context_tokens=8.0)
+    plain = LearnedEstimates(flush_s=0.05)
+    for one in (estimates, plain):
+        _finish(one, 0, 1.0)
+        assert one.snapshot.service_of("default").slot_context_tokens == 0.0
+        _wake(one)
+    service = estimates.snapshot.service_of("default")
+    assert service.slot_context_tokens == 8.0
+    assert plain.snapshot.service_of("default").slot_context_tokens == 0.0
+    request, other = Request(_jobs(1)[0]), Request(_jobs(1)[0])
+    estimates.first(request)
+    plain.first(other)
+    assert request.tokens == other.tokens
+    share = (4 + request.tokens / 2) / 8.0
+    assert share > 1.0
+    assert request.service_s == pytest.approx(other.service_s * share)
+    left = estimates.remains(request)
+    assert left.service_s == service.service_s(4, left.tokens)

@@ -126,3 +126,22 @@ def test_a_folder_is_no_profile(tmp_path: Path) -> None:
 def test_a_profile_that_is_built_in_place_is_checked_too() -> None:
     with pytest.raises(ProfileError, match="profile 'x': slots is 0"):
         EngineProfile(name="x", slots=0, step_s=1.0)
+
+
+def test_memory_that_comes_to_a_slot_is_known_where_blocks_follow_tokens() -> None:
+    llama = load_profile("a100x4-llama2-13b")
+    assert llama.slot_context_tokens == 8_544 * 16 / 256 == 534.0
+    # Speech: an encoder's blocks on top, or no limit at all.
+    others = [load_profile(name) for name in profile_names() if name != llama.name]
+    assert {one.slot_context_tokens for one in others} == {0.0}
+    mine = {**GOOD, "kv_blocks": 100, "block_size": 4}
+    assert EngineProfile(**mine).slot_context_tokens == 50.0
+    assert EngineProfile(**mine, blocks_per_admission=5).slot_context_tokens == 0.0
+
+
+@pytest.mark.parametrize("name", ["a100x4-llama2-13b"])
+def test_what_is_known_beforehand_counts_the_context_too(name: str) -> None:
+    """Seconds at full slots of a profile grow with the context, as learned work does."""
+    profile = load_profile(name)
+    small, large = (profile.service_s(200, prompt, profile.slots) for prompt in (400, 4_000))
+    assert large > 2.0 * small
