@@ -84,25 +84,6 @@ class Block:
                 self.stairs.append(place)
         self.unsettle()
 
-    def vacate(self, place: int) -> None:
-        """Leave a gap where somebody waited."""
-        works, stairs = self.works, self.stairs
-        self.items[place] = None
-        works[place] = math.inf
-        self.count -= 1
-        if place not in stairs:
-            return
-        step = stairs.index(place)
-        bound = works[stairs[step - 1]] if step else math.inf
-        end = stairs[step + 1] if step + 1 < len(stairs) else len(works)
-        found = []
-        for work in works[place + 1 : end]:
-            if work < bound:
-                bound = work
-                found.append(works.index(work, place + 1))
-        stairs[step : step + 1] = found
-        self.least = works[stairs[-1]] if stairs else math.inf
-
     def unsettle(self) -> None:
         """Forget who leads in it, and on its shelf."""
         self.until_s = self.shelf.until_s = -math.inf
@@ -209,7 +190,23 @@ class AgeBlocks:
     def discard(self, item: Waiting) -> None:
         """Forget an item that is in it; `tidy` has to follow."""
         self.count -= 1
-        item.block.vacate(item.place)
+        block, place = item.block, item.place
+        works, stairs = block.works, block.stairs
+        block.items[place] = None
+        works[place] = math.inf
+        block.count -= 1
+        if place not in stairs:
+            return
+        step = stairs.index(place)
+        bound = works[stairs[step - 1]] if step else math.inf
+        end = stairs[step + 1] if step + 1 < len(stairs) else len(works)
+        found = []
+        for work in works[place + 1 : end]:
+            if work < bound:
+                bound = work
+                found.append(works.index(work, place + 1))
+        stairs[step : step + 1] = found
+        block.least = works[stairs[-1]] if stairs else math.inf
 
     def tidy(self, block: Block) -> None:
         """Put a block of which few are left and the next one together, if they fit into one."""

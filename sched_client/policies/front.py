@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import compress, repeat
 from operator import neg, sub, truediv
 
 from sched_client.policies.blocks import AgeBlocks, Block, place_of
@@ -21,12 +21,14 @@ class Stairs:
         The enqueue time and the work of each.
     """
 
-    __slots__ = ("ages", "items", "works")
+    __slots__ = ("_found", "ages", "items", "works")
 
     def __init__(self) -> None:
         self.items: list[Waiting] = []
         self.ages: list[float] = []
         self.works: list[float] = []
+        # Where the last one was found: who goes next is soon asked for again, to be taken out.
+        self._found = 0
 
     def insert(self, item: Waiting) -> None:
         """Put in an item at its age."""
@@ -49,6 +51,9 @@ class Stairs:
 
     def index(self, item: Waiting) -> int:
         """Find an item; -1 where it is not in here."""
+        index = self._found
+        if index < len(self.items) and self.items[index] is item:
+            return index
         index = bisect_left(self.ages, item.enqueued_s)
         if index < len(self.items) and self.items[index] is item:
             return index
@@ -57,6 +62,42 @@ class Stairs:
         if index < len(self.items) and self.items[index] is item:
             return index
         return -1
+
+    def best(self, now_s: float) -> tuple[Waiting, float]:
+        """Give who has the highest ratio at a time, the oldest of equals, and the ratio."""
+        ratios = self.ratios(now_s)
+        best = max(ratios)
+        # Nobody has waited yet, or the time is no number: all ratios count as equal.
+        self._found = ratios.index(best) if best > 0.0 else 0
+        return self.items[self._found], best
+
+    def reaching(self, until_s: float, floor: float) -> "Stairs":
+        """Give those whose ratio will not be below a floor at a time."""
+        return self._chosen(list(map(floor.__le__, self.ratios(until_s))))
+
+    def above(self, until_s: float, floor: float) -> "Stairs":
+        """Give those whose ratio will be above a floor at a time."""
+        return self._chosen(list(map(floor.__lt__, self.ratios(until_s))))
+
+    def _chosen(self, which: list[bool]) -> "Stairs":
+        found = Stairs()
+        found.items.extend(compress(self.items, which))
+        found.ages.extend(compress(self.ages, which))
+        found.works.extend(compress(self.works, which))
+        return found
+
+    def cut(self, low: int, high: int) -> "Stairs":
+        """Give a range."""
+        found = Stairs()
+        found.items, found.ages = self.items[low:high], self.ages[low:high]
+        found.works = self.works[low:high]
+        return found
+
+    def extend(self, younger: "Stairs") -> None:
+        """Put in more, all of them younger and shorter."""
+        self.items += younger.items
+        self.ages += younger.ages
+        self.works += younger.works
 
     def ratios(self, now_s: float) -> list[float]:
         """Give wait over work of each at a time."""

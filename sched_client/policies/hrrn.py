@@ -1,9 +1,7 @@
 """Highest response ratio next, exact and without looking at all. Standard library only."""
 
 import math
-from itertools import compress, repeat
 from math import isqrt
-from operator import sub, truediv
 from typing import Final
 
 from sched_client.policies.blocks import AgeBlocks
@@ -128,20 +126,18 @@ class HighestRatioFirst:
         if len(front.items) <= _FEW:
             if self._at_hand.items:
                 self._forget()
-            ratios = front.ratios(now_s)
-            best = max(ratios)
-            # Nobody has waited yet, or the time is no number: all ratios count as equal.
-            return front.items[ratios.index(best) if best > 0.0 else 0]
-        at_hand = self._at_hand
-        if at_hand.items:
-            ratios = at_hand.ratios(now_s)
-            best = max(ratios)
+            return front.best(now_s)[0]
+        if self._at_hand.items:
+            first, best = self._at_hand.best(now_s)
             if now_s <= self._until_s and best > self._floor:
-                return at_hand.items[ratios.index(best)]
+                return first
         else:
             best = 0.0
         if now_s > self._until_s:
             self._ahead_s = min(2.0 * self._ahead_s, _AHEAD_S[1])
+        elif len(self._at_hand.items) > _AT_HAND // 2:
+            # Many are left, and none is above the floor yet: it is that of a time too far.
+            self._ahead_s = max(0.5 * self._ahead_s, _AHEAD_S[0])
         else:
             self._depth = min(1.5 * self._depth, _DEPTH[1])
         first = self._look_through(now_s, best)
@@ -185,21 +181,21 @@ class HighestRatioFirst:
                 return front.items[0]
         until_s = now_s + self._ahead_s
         floor = at_least * (1.0 - self._depth)
-        rows, ratios = self._reaching(until_s, floor)
-        now = rows.ratios(now_s)
-        best = rows.items[now.index(max(now))]
-        if len(ratios) > 2 * _AT_HAND:
+        rows = self._reaching(until_s, floor)
+        first, _ = rows.best(now_s)
+        if len(rows.items) > 2 * _AT_HAND:
+            # Less far: who is not above a floor later is not above it before.
             self._ahead_s = max(0.5 * self._ahead_s, _AHEAD_S[0])
             self._depth = max(0.5 * self._depth, _DEPTH[0])
-            floor = sorted(ratios)[-_AT_HAND]
-            rows = _chosen(rows, [ratio > floor for ratio in ratios])
+            until_s = now_s + self._ahead_s
+            floor = max(floor, sorted(rows.ratios(until_s))[-_AT_HAND])
+            rows = rows.above(until_s, floor)
         self._at_hand, self._floor, self._until_s = rows, floor, until_s
-        return best
+        return first
 
-    def _reaching(self, until_s: float, floor: float) -> tuple[Stairs, list[float]]:
-        """Give those of the front whose ratio will not be below a floor, and their ratios."""
+    def _reaching(self, until_s: float, floor: float) -> Stairs:
+        """Give those of the front whose ratio will not be below a floor."""
         front, found = self._front, Stairs()
-        found_ratios: list[float] = []
         n = len(front.items)
         stride = max(_MIN_STRIDE, isqrt(n))
         looked = n // stride
@@ -209,21 +205,7 @@ class HighestRatioFirst:
             if (until_s - front.ages[low]) / front.works[high - 1] < floor:
                 continue
             looked += high - low
-            ages, works = front.ages[low:high], front.works[low:high]
-            ratios = list(map(truediv, map(sub, repeat(until_s), ages), works))
-            reach = list(map(floor.__le__, ratios))
-            found.items += compress(front.items[low:high], reach)
-            found.ages += compress(ages, reach)
-            found.works += compress(works, reach)
-            found_ratios += compress(ratios, reach)
+            found.extend(front.cut(low, high).reaching(until_s, floor))
         self._debt = max(0, self._debt + looked - _ALLOWED * self._left)
         self._left = 0
-        return found, found_ratios
-
-
-def _chosen(rows: Stairs, which: list[bool]) -> Stairs:
-    chosen = Stairs()
-    chosen.items.extend(compress(rows.items, which))
-    chosen.ages.extend(compress(rows.ages, which))
-    chosen.works.extend(compress(rows.works, which))
-    return chosen
+        return found
