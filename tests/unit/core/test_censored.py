@@ -87,8 +87,9 @@ def test_a_bound_is_worth_at_most_a_completion_and_pulls_up_within_the_clip(
 
 @given(bounds)
 def test_bounds_raise_the_level_or_leave_it_and_the_line_is_finite(listed: list[Bound]) -> None:
-    without = with_bounds(EVIDENCE, [Bound(4.0, 0.0)], LIMITS)  # the anchor at its level
-    kappa, intercept = with_bounds(EVIDENCE, listed, LIMITS)
+    without, _ = with_bounds(EVIDENCE, [Bound(4.0, 0.0)], LIMITS)  # the anchor at its level
+    (kappa, intercept), share = with_bounds(EVIDENCE, listed, LIMITS)
+    assert 0.0 <= share < 1.0
     assert math.isfinite(intercept)
     assert 0.0 <= kappa < math.inf
     # At the centre of what is known; elsewhere the slope may turn.
@@ -114,7 +115,7 @@ def test_the_line_is_the_maximum_of_the_censored_likelihood() -> None:
     anchor = Anchor(Line(3.2, 0.0), 0.0, 7.4, 82.0)
     evidence = Evidence(Line(0.0, done), sums, size, scale, anchor)
     running = [Bound(size, 10.0 + i) for i in range(12)]
-    level = with_bounds(evidence, running, FREE).at(size)
+    level = with_bounds(evidence, running, FREE)[0].at(size)
 
     def score(mean: float) -> float:
         """Give the derivative of the log-likelihood; the variance is taken as known."""
