@@ -98,7 +98,8 @@ async def serving(target: str, timeout_s: float = 60.0) -> None:
             await asyncio.sleep(0.01)
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Give the seconds of CPU that a process has used, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -197,12 +198,12 @@ async def ingest(n: int = 200_000, *, keys: int = KEYS) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name, sidecar(Path(name)) as (process, target):
         await serving(target)
         async with grpc.aio.insecure_channel(target) as channel:
-            cpu, start = _cpu_s(process.pid), time.perf_counter()
+            cpu, start = cpu_s(process.pid), time.perf_counter()
             seconds = await report(channel, batches)
             stored_s = time.perf_counter() - start
             backlog = (await _status(channel)).backlog_count
             await learned(channel, n)
-            learned_s, cpu = time.perf_counter() - start, _cpu_s(process.pid) - cpu
+            learned_s, cpu = time.perf_counter() - start, cpu_s(process.pid) - cpu
         return {
             "n": n,
             "keys": keys,

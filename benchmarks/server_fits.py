@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from benchmarks import server
+from estimator.core.partition import PartitionConfig
 from protos.kappad.estimator.v1 import estimator_pb2 as pb
 from protos.kappad.estimator.v1 import estimator_pb2_grpc as rpc
 
@@ -30,6 +31,14 @@ if {fitting}:
 else:
     fits.Fits._begin = lambda self, now_s: None
 """
+
+_NEVER: Final = """
+import estimator.runtime.fits as fits
+fits.Fits._begin = lambda self, now_s: None
+"""
+N_MODELS: Final = 40
+N_EACH: Final = 2048
+LEAST_POINTS: Final = PartitionConfig().least_points
 
 
 async def measure(rounds: int = 3, seconds: float = 6.0) -> dict[str, Any]:
@@ -103,9 +112,83 @@ async def _predict_under_load(channel: grpc.aio.Channel, seconds: float) -> list
     return found
 
 
+async def many_models(rounds: int = 2) -> dict[str, Any]:
+    """Time the first queues of many models that become due at once, and what that costs.
+
+    Notes
+    -----
+    Forty models, 2,048 completions of each in turn, as fast as the sidecar takes them. A model
+    is due when it has 200. Sidecars that fit as they are made to and ones that never fit take
+    turns; completions a second of CPU do not depend on what else the machine does.
+    """
+    batches = _of_many(N_MODELS * N_EACH)
+    waits: list[float] = []
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    for turn in range(2 * rounds):
+        fitting = turn % 2 == 0
+        with (
+            tempfile.TemporaryDirectory() as name,
+            server.sidecar(Path(name), "" if fitting else _NEVER) as (process, target),
+        ):
+            await server.serving(target)
+            async with grpc.aio.insecure_channel(target) as channel:
+                # Asked for in both, since the answers cost CPU.
+                watch = asyncio.create_task(_first_fits(channel))
+                cpu_s = server.cpu_s(process.pid)
+                await server.report(channel, batches)
+                await server.learned(channel, N_MODELS * N_EACH)
+                rates[fitting].append(N_MODELS * N_EACH / (server.cpu_s(process.pid) - cpu_s))
+                if fitting:
+                    waits += await asyncio.wait_for(watch, 120.0)
+                watch.cancel()
+    return {
+        "models": N_MODELS,
+        "completions_each": N_EACH,
+        "first_queues_median_s": statistics.median(waits),
+        "first_queues_most_s": max(waits),
+        "per_cpu_second_fitting": max(rates[True]),
+        "per_cpu_second_idle": max(rates[False]),
+        "rate_ratio": max(rates[True]) / max(rates[False]),
+    }
+
+
+def _of_many(n: int) -> list[bytes]:
+    batches = []
+    index = 0
+    for encoded in server.batches_of(n, N_MODELS * 10, seed=4):
+        request = pb.ReportCompletionsRequest.FromString(encoded)
+        for completion in request.completions:
+            completion.model_id = f"model-{index % N_MODELS}"
+            index += 1
+        batches.append(request.SerializeToString())
+    return batches
+
+
+async def _first_fits(channel: grpc.aio.Channel) -> list[float]:
+    """Give each model's seconds from 200 points to its first fit."""
+    inspection: rpc.InspectionServiceAsyncStub = rpc.InspectionServiceStub(channel)  # type: ignore[assignment]  # one class at run time
+    due: dict[str, float] = {}
+    fitted: dict[str, float] = {}
+    token = ""
+    while len(fitted) < N_MODELS:
+        listed = await inspection.ListQueues(pb.ListQueuesRequest(page_token=token))
+        now, token = time.perf_counter(), listed.next_page_token
+        for status in (one.status for one in listed.models):
+            if status.sample_count >= LEAST_POINTS:
+                due.setdefault(status.model_id, now)
+            if status.fit_count:
+                fitted.setdefault(status.model_id, now)
+        await asyncio.sleep(0.1)
+    return [fitted[model] - due[model] for model in fitted]
+
+
 def main() -> None:
     """Print what was measured."""
-    print(json.dumps(asyncio.run(measure()), indent=2))
+
+    async def both() -> dict[str, Any]:
+        return {**await measure(), "many_models": await many_models()}
+
+    print(json.dumps(asyncio.run(both()), indent=2))
 
 
 if __name__ == "__main__":
