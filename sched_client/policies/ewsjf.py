@@ -160,12 +160,13 @@ class QueuedOrders:
         As `HeadsFirst`.
     """
 
-    __slots__ = ("_book", "_halves", "_scores")
+    __slots__ = ("_book", "_halves", "_in_halves", "_scores")
 
     def __init__(self, book: QueueBook, scores: Scores | None = None) -> None:
         self._book = book
         self._scores = scores
         self._halves = _halves_of(book.parameters)
+        self._in_halves = self._is_in_halves()
 
     def order(self) -> Order:
         """Make an empty order."""
@@ -173,14 +174,14 @@ class QueuedOrders:
             return KeyedOrder(self._halves.rank)
         return HeadsFirst(self._book, self._scores)
 
-    @property
-    def _in_halves(self) -> bool:
+    def _is_in_halves(self) -> bool:
         return self._scores is None and self._book.parameters.between == "halves"
 
     def update(self, parameters: PolicyParameters) -> bool:
         """Apply new parameters, O(queues); tell whether all that wait must be put anew."""
         before, unit = self._in_halves, self._book.parameters.order_by
         anew = self._book.update(parameters)
+        self._in_halves = self._is_in_halves()
         if unit != parameters.order_by:
             # Works in one unit say nothing of those in another; who waits is put anew and counted.
             self._halves = _halves_of(parameters)
@@ -189,7 +190,8 @@ class QueuedOrders:
 
     def served(self, *, held_up: bool) -> None:
         """Take that one went by an order, or that the guard took the oldest instead."""
-        self._halves.served(held_up=held_up)
+        if self._in_halves:
+            self._halves.served(held_up=held_up)
 
     def moved(self, work: float, ratio: float) -> None:
         """Take the work of one that has a new estimate, ``ratio`` times what it was."""

@@ -6,10 +6,10 @@ from typing import Protocol
 
 from sched_client.model import OrderBy, PolicyParameters
 from sched_client.policies.base import WaitingEntry
-from sched_client.policies.groups import GroupedOrder
+from sched_client.policies.lanes import PriorityLanes
 from sched_client.policies.ledger import OvertakingLedger
 from sched_client.policies.load import RecentLoad
-from sched_client.policies.orders import Order, PriorityLanes
+from sched_client.policies.orders import Order
 from sched_client.policies.waiting import (
     Waiting,
     check_entry,
@@ -114,7 +114,7 @@ class GuardedPolicy:
         self._parameters = parameters
         self._ledger = OvertakingLedger(parameters.phi)
         self._orders = orders
-        self._lanes = PriorityLanes(lambda: GroupedOrder(orders.order()))
+        self._lanes = PriorityLanes(orders.order)
         self._by_id: dict[str, Waiting] = {}
         self._sequence = 0
         # Whether more than `reorder_above` have waited, as seen at each choice, since no more than

@@ -1,11 +1,11 @@
 """Orders: which of the waiting would go next if nobody had to be protected.
 
-An order ranks entries of one priority, none of them given back; `PriorityLanes` puts priorities
-and give-backs before it, and the guard has the last word. Standard library only.
+An order ranks entries of one priority, none of them given back; `sched_client.policies.lanes`
+puts priorities and give-backs before it, and the guard has the last word. Standard library only.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
@@ -121,92 +121,3 @@ def _descending(value: float) -> int:
     """Give a number that falls as a positive value rises."""
     bits: int = struct.unpack(">Q", struct.pack(">d", value))[0]
     return _LARGEST - bits
-
-
-class _Lane:
-    """All of one priority: the given-back ones by enqueue time, then the order's own.
-
-    Both are counted here: asking two orders for their length took 0.3 µs an operation.
-    """
-
-    __slots__ = ("count", "order", "returned", "returned_count")
-
-    def __init__(self, order: Order) -> None:
-        self.order = order
-        self.returned = KeyedOrder(returned_rank)
-        self.count = self.returned_count = 0
-
-
-class PriorityLanes:
-    """Smaller priorities first, in each the given-back first, then by an order.
-
-    Parameters
-    ----------
-    new_order : callable
-        Makes an empty order; called once for each priority that is waiting.
-
-    Notes
-    -----
-    Lanes exist only while something of their priority waits, so that invented priorities cannot
-    grow memory; a heap finds the smallest, and forgets dropped ones when they come up.
-    """
-
-    __slots__ = ("_lanes", "_new_order", "_priorities")
-
-    def __init__(self, new_order: Callable[[], Order]) -> None:
-        self._new_order = new_order
-        self._lanes: dict[int, _Lane] = {}
-        self._priorities: list[int] = []
-
-    def push(self, item: Waiting) -> None:
-        """Take in a waiting item."""
-        priority = item.lane
-        lane = self._lanes.get(priority)
-        if lane is None:
-            lane = self._lanes[priority] = _Lane(self._new_order())
-            heappush(self._priorities, priority)
-        lane.count += 1
-        if item.returned:
-            lane.returned_count += 1
-            lane.returned.push(item)
-        else:
-            lane.order.push(item)
-
-    def discard(self, item: Waiting) -> None:
-        """Forget an item that is in it."""
-        priority = item.lane
-        lane = self._lanes[priority]
-        lane.count -= 1
-        if item.returned:
-            lane.returned_count -= 1
-            lane.returned.discard(item)
-        else:
-            lane.order.discard(item)
-        if not lane.count and len(self._lanes) > 1:
-            # A lone empty lane is kept: a queue that is often empty need not rebuild it.
-            self._drop(priority)
-
-    def _drop(self, priority: int) -> None:
-        del self._lanes[priority]
-        if len(self._priorities) > 2 * len(self._lanes) + _MIN_STALE:
-            self._priorities = list(self._lanes)
-            heapify(self._priorities)
-
-    def first(self, now_s: float) -> Waiting:
-        """Give the item that goes next; there must be one."""
-        while True:
-            lane = self._lanes.get(self._priorities[0])
-            if lane is not None:
-                if lane.returned_count:
-                    return lane.returned.first(now_s)
-                if lane.count:
-                    return lane.order.first(now_s)
-                del self._lanes[self._priorities[0]]
-            heappop(self._priorities)
-
-    def rebuild(self, items: Iterable[Waiting]) -> None:
-        """Rank everything anew, after works have changed; O(n log n)."""
-        self._lanes.clear()
-        self._priorities.clear()
-        for item in items:
-            self.push(item)
