@@ -16,14 +16,17 @@ from estimator.evaluation.subjects import size_of
 Array = NDArray[np.float64]
 
 # Clips of about the same length that a distribution is made of, and its kernel's width in
-# standard deviations of theirs (Silverman's 0.9·n^-0.2).
+# standard deviations of theirs (Silverman's 0.9·n^-0.2), in logarithms of tokens. Of tokens
+# themselves it reaches below the fewest that clips hold, and of 64 at once those come first.
 _NEAREST: Final = 120
 _WIDTH: Final = 0.35
-_LEAST_WIDTH: Final = 0.2
+_LEAST_WIDTH: Final = 0.05
 # A logistic kernel of the same width as a normal one.
 _LOGISTIC: Final = 1.702
 # What nothing of the kind explains says no more than that.
 _LEAST: Final = 1e-9
+# No logarithm of nothing.
+_LEAST_TOKENS: Final = 0.5
 
 
 class Noise:
@@ -38,13 +41,21 @@ class Noise:
     ----------
     slope, intercept : float
         The least-squares line of tokens on sizes.
+
+    Notes
+    -----
+    A local linear kernel estimate: clips of about a length, their tokens moved to that length
+    along their own line. Where they are taken as they are, the shortest clips are believed to hold
+    what longer ones do (Fan & Gijbels 1996, bias at the boundary). Clips of the same length are
+    taken all or none: a part of them, sorted, is not a sample.
     """
 
     def __init__(self, trace: Trace) -> None:
         rows = sorted((size_of(one), float(one.output_tokens)) for one in trace.completions)
-        self._sizes = [size for size, _ in rows]
+        self._listed = [size for size, _ in rows]
+        self._sizes = np.array(self._listed)
         self._tokens = np.array([tokens for _, tokens in rows])
-        design = np.stack([np.ones(len(rows)), np.array(self._sizes)], axis=1)
+        design = np.stack([np.ones(len(rows)), self._sizes], axis=1)
         (intercept, slope), *_ = np.linalg.lstsq(design, self._tokens, rcond=None)
         self.slope, self.intercept = float(slope), float(intercept)
 
@@ -61,7 +72,7 @@ class Noise:
         """Give the logarithm of the density of a completion, by factor on all that clips hold."""
         z, width = self._deviations(size, tokens, factors)
         tail = np.exp(-_LOGISTIC * np.abs(z))
-        kernel = _LOGISTIC * tail / (1.0 + tail) ** 2 / width
+        kernel = _LOGISTIC * tail / (1.0 + tail) ** 2 / (width * max(tokens, _LEAST_TOKENS))
         density: Array = np.log(kernel.mean(axis=1) + _LEAST)
         return density
 
@@ -72,15 +83,24 @@ class Noise:
         return survival
 
     def _clips(self, size: float) -> Array:
-        middle = bisect.bisect(self._sizes, size)
-        first = max(0, min(middle - _NEAREST // 2, len(self._sizes) - _NEAREST))
-        clips: Array = self._tokens[first : first + _NEAREST]
+        """Give the tokens of clips of about a size, as if they were of that size."""
+        listed = self._listed
+        middle = (bisect.bisect_left(listed, size) + bisect.bisect_right(listed, size)) // 2
+        first = max(0, min(middle - _NEAREST // 2, len(listed) - _NEAREST))
+        last = min(first + _NEAREST, len(listed)) - 1
+        near = slice(
+            bisect.bisect_left(listed, listed[first]), bisect.bisect_right(listed, listed[last])
+        )
+        tokens, off = self._tokens[near], self._sizes[near] - self._sizes[near].mean()
+        varied, level = float(off @ off), float(tokens.mean())
+        slope = max(float(off @ (tokens - level)) / varied, 0.0) if varied > 0.0 else 0.0
+        here = max(level + slope * (size - float(self._sizes[near].mean())), 1.0)
+        clips: Array = tokens * (here / np.maximum(level + slope * off, 1.0))
         return clips
 
-    def _deviations(self, size: float, tokens: float, factors: Array) -> tuple[Array, Array]:
+    def _deviations(self, size: float, tokens: float, factors: Array) -> tuple[Array, float]:
         """Give by factor and clip of that length how far tokens lie off, and the unit of that."""
-        clips = self._clips(size)
-        scaled = factors[:, None]
-        width = max(_WIDTH * float(clips.std()), _LEAST_WIDTH) * scaled
-        deviations: Array = (tokens - scaled * clips) / width
-        return deviations, width
+        clips = np.log(np.maximum(self._clips(size), _LEAST_TOKENS))
+        width = max(_WIDTH * float(clips.std()), _LEAST_WIDTH)
+        off = np.log(max(tokens, _LEAST_TOKENS)) - np.log(factors)[:, None] - clips
+        return off / width, width

@@ -71,5 +71,5 @@ def test_densities_are_of_the_tokens_and_survival_falls() -> None:
     assert beyond[0] == pytest.approx(0.0, abs=0.01)
     assert all(a >= b for a, b in itertools.pairwise(beyond))
     assert math.exp(noise.log_survival(size, noise.median(size), one)[0]) == pytest.approx(
-        0.5, abs=0.03
+        0.5, abs=0.05
     )
