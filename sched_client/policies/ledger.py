@@ -284,7 +284,10 @@ class OvertakingLedger:
         items = chunk.waiting() + after.waiting()
         ages = [item.chunk.ages[item.slot] for item in items]
         self._drop(after)
-        self._firsts[after.number] = ages[-1]  # what comes back before it belongs to this one
+        # What comes back before the last of them belongs to this one, also where a chunk between
+        # the two was dropped long ago.
+        between_them = slice(chunk.number + 1, after.number + 1)
+        self._firsts[between_them] = [ages[-1]] * (after.number - chunk.number)
         chunk.fill(items, values, ages, 1)
         self._top.put(chunk.number, chunk.base + chunk.least[1])
 

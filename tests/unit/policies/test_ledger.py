@@ -172,3 +172,19 @@ def test_no_arrival_or_pop_touches_all_that_wait(monkeypatch: pytest.MonkeyPatch
             waiting.pop()
     assert max(moved) <= 128
     assert sum(moved) < 15_000
+
+
+def test_what_comes_back_finds_its_place_where_chunks_were_joined_over_one_that_was_dropped() -> (
+    None
+):
+    ledger = OvertakingLedger(0.5)
+    items = [stay(number, float(number), 1.0) for number in range(600)]
+    for item in items:
+        ledger.append(item)
+    # The first three chunks hold 32, 64 and 128: the second one goes, of the others four are left.
+    kept = {0, 1, 2, 3, 96, 97, 98, 99, *range(224, 600)}
+    for number in (*range(32, 96), *range(100, 224), *range(4, 32)):
+        ledger.discard(items[number])
+    assert items[0].chunk is items[99].chunk  # joined
+    ledger.insert(stay(1000, 97.5, 1.0, returned=True))
+    assert [item.enqueued_s for item in ledger] == sorted([*map(float, kept), 97.5])
