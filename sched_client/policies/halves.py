@@ -28,12 +28,8 @@ _GAP: Final = 2.0
 _ENOUGH: Final = WINDOW // 2
 _EVERY: Final = WINDOW // 4
 _HIGHEST: Final = 0.95
-# A new estimate that differs by more than this says that older works tell little of what comes;
-# so many of the youngest are kept, which still place the median within a tenth of them, and the
-# window grows again by half of what comes, so that they have left it after twice as many.
-_MOVED: Final = 1.25
-_KEPT: Final = 32
-_REGAINED: Final = 0.5
+# What an arrival was counted as is found again within this; the ratio of two estimates is rounded.
+_ROUNDED: Final = 1e-9
 _BY_HALF: Final = struct.Struct(">BQ").pack
 _SHORT: Final = 0
 _LONG: Final = 1
@@ -84,7 +80,6 @@ class Halves:
         "_most",
         "_phi",
         "_recent",
-        "_room",
         "_sorted",
         "_unseen",
         "share",
@@ -93,8 +88,6 @@ class Halves:
     def __init__(self, least: float, most: float, phi: float) -> None:
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
-        # How many works are kept.
-        self._room: float = WINDOW
         # Arrivals since a gap was looked for.
         self._unseen = 0
         # The youngest that was counted: who is put into an order again counts once.
@@ -119,14 +112,15 @@ class Halves:
     def moved(self, work: float, ratio: float) -> None:
         """Take the work of one that has a new estimate, ``ratio`` times what it was.
 
-        Most of the window is forgotten where that is much: what it holds is by old estimates, too.
+        It takes the old one's place in the window. Counted as an arrival it would crowd out what
+        comes: it is the long ones that wait and are estimated anew.
         """
-        if 1.0 / _MOVED <= ratio <= _MOVED or self._latest < 0:
-            return
-        self._recent = deque(list(self._recent)[-_KEPT:])
-        self._sorted = sorted(self._recent)
-        self._room = _KEPT
-        self._count(work)
+        old, works = work / ratio, self._sorted
+        place = bisect_left(works, old * (1.0 - _ROUNDED))
+        if place < len(works) and works[place] <= old * (1.0 + _ROUNDED):
+            self._recent[self._recent.index(works[place])] = work
+            del works[place]
+            insort(works, work)
 
     def rank(self, item: Waiting) -> bytes:
         """Give bytes that compare as the order does, and count an arrival."""
@@ -149,10 +143,8 @@ class Halves:
         recent, works = self._recent, self._sorted
         recent.append(work)
         insort(works, work)
-        if len(recent) > self._room:
+        if len(recent) > WINDOW:
             del works[bisect_left(works, recent.popleft())]
-        if self._room < WINDOW:
-            self._room += _REGAINED
         self._unseen += 1
         if self._unseen >= _EVERY:
             self._look()

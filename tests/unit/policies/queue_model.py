@@ -64,7 +64,6 @@ class QueueModel:
     limit: float = 1.0
     gap: tuple[float, float] | None = None
     unseen: int = 0
-    room: float = 256
 
     def __post_init__(self) -> None:
         self.look()
@@ -83,14 +82,14 @@ class QueueModel:
         )
 
     def moved(self, work: float, ratio: float) -> None:
-        if not 0.8 <= ratio <= 1.25 and self.latest >= 0:
-            self.works = self.works[-31:]
-            self.room = 32
-            self.count(work)
+        found = [i for i, one in enumerate(self.works) if math.isclose(one, work / ratio)]
+        if found:
+            # Of equals the smallest, and of those the oldest.
+            place = min(found, key=lambda i: (self.works[i], i))
+            self.works[place] = work
 
     def count(self, work: float) -> None:
-        self.works = [*self.works, work][-math.floor(self.room) :]
-        self.room = min(self.room + 0.5, 256)
+        self.works = [*self.works, work][-256:]
         self.unseen += 1
         if self.unseen == 64:
             self.look()
