@@ -21,6 +21,14 @@ QUEUES: Final[tuple[Said, ...]] = (
         (f"decode-bound, {n} requests, P50", f"overload/{n}_long_runs/p50_percent", "<=", -60),
         ("the same, P90, P99 and longest wait",
          f"overload/{n}_long_runs/tail_and_longest_wait_percent", "<=", 36))),
+    *(promise for what, path, tail, limit in (
+        ("the paper's regime", "paper/one_for_all", "tail", 32),
+        ("decode-bound, the trace's 2,620 rows", "overload/2620_rows_one_for_all", "tail", 35),
+        ("decode-bound, 20,000", "overload/20000_one_for_all", "tail_and_longest_wait", 36),
+        ("decode-bound, 100,000", "overload/100000_one_for_all", "tail_and_longest_wait", 36))
+      for promise in (
+          (f"one setting for all, {what}, P50", f"{path}/p50_percent", "<=", -60),
+          ("the same, the tail as above", f"{path}/{tail}_percent", "<=", limit))),
     ("worst percentile of E2E and TTFT at loads up to .7, halves",
      "no_help/worst_percent_at_light_load", "<=", 1.0),
 )  # fmt: skip
