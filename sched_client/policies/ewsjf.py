@@ -68,7 +68,7 @@ class HeadsFirst:
             cell.open(book)
         item.cell = cell
         cell.push(item, book)
-        book.enter(queue, item.tokens)
+        item.amount = book.enter(queue, item.tokens)
         self._count += 1
 
     def discard(self, item: Waiting) -> None:
@@ -79,7 +79,7 @@ class HeadsFirst:
         cell.discard(item, book)
         if cell.head is None:
             self._busy.remove(cell)
-        book.leave(cell.queue, item.tokens)
+        book.leave(cell.queue, item.amount)
         self._count -= 1
 
     def first(self, now_s: float) -> Waiting:

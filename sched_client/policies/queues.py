@@ -162,16 +162,16 @@ class QueueBook:
             return queue
         return self._bubble_of(service_s) or queue
 
-    def enter(self, queue: Queue, tokens: float) -> None:
-        """Count a request that begins to wait in a queue."""
+    def enter(self, queue: Queue, tokens: float) -> int:
+        """Count a request that begins to wait in a queue; give what it counts as in 1/`TOKEN`."""
         amount = int(tokens * TOKEN) or 1 if tokens < _MOST_TOKENS else _MOST_AMOUNT
         queue.count += 1
         queue.tokens += amount
         self.tokens += amount
+        return amount
 
-    def leave(self, queue: Queue, tokens: float) -> None:
-        """Count a request that leaves a queue: a round."""
-        amount = int(tokens * TOKEN) or 1 if tokens < _MOST_TOKENS else _MOST_AMOUNT
+    def leave(self, queue: Queue, amount: int) -> None:
+        """Count a request that leaves a queue, as what it entered: a round."""
         queue.count -= 1
         queue.tokens -= amount
         self.tokens -= amount

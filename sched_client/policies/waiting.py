@@ -44,6 +44,8 @@ class Waiting:
         Its priority where a smaller one always goes first, else 0.
     cell : Cell or None
         The queue that ewsjf put it into, which sets it; None before, and after a new estimate.
+    amount : int
+        Its tokens as that queue counts them, which ewsjf sets, too.
     chunk, slot : Chunk, int
         Where the guard's ledger keeps it; that sets them.
     block, place : Block, int
@@ -61,6 +63,7 @@ class Waiting:
     """
 
     __slots__ = (
+        "amount",
         "block",
         "cell",
         "charge",
@@ -82,6 +85,7 @@ class Waiting:
         "work",
     )
 
+    amount: int
     chunk: "Chunk"
     slot: int
     block: "Block"

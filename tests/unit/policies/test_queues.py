@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sched_client.model import Partition, PolicyParameters
 from sched_client.policies import WaitingEntry, create_policy
-from sched_client.policies.queues import Queue, QueueBook, sizes_of
+from sched_client.policies.queues import TOKEN, Queue, QueueBook, sizes_of
 from sched_client.validity import invalid_partition_reason
 
 IDLE_ROUNDS, MAX_BUBBLES, MAX_DRAINING = 20, 8, 8
@@ -104,11 +104,11 @@ def test_without_limits_nothing_is_strange() -> None:
 def test_a_bubble_is_dropped_after_twenty_idle_rounds_and_not_before() -> None:
     queues = book()
     bubble = enter(queues, 100.0)
-    queues.leave(bubble, 1.0)
+    queues.leave(bubble, TOKEN)
     for _ in range(IDLE_ROUNDS - 1):
-        queues.leave(enter(queues, 0.7), 1.0)
+        queues.leave(enter(queues, 0.7), TOKEN)
     assert queues.queue_of(100.0) is bubble
-    queues.leave(enter(queues, 0.7), 1.0)
+    queues.leave(enter(queues, 0.7), TOKEN)
     assert names(queues) == ["a", "b"]
     assert bubble.gone
     assert bubble.emptied
@@ -119,14 +119,14 @@ def test_a_bubble_that_somebody_waits_in_stays_and_counts_anew() -> None:
     queues = book()
     bubble = enter(queues, 100.0)
     for _ in range(100):
-        queues.leave(enter(queues, 0.7), 1.0)
-    queues.leave(bubble, 1.0)
+        queues.leave(enter(queues, 0.7), TOKEN)
+    queues.leave(bubble, TOKEN)
     for _ in range(IDLE_ROUNDS - 1):
-        queues.leave(enter(queues, 0.7), 1.0)
+        queues.leave(enter(queues, 0.7), TOKEN)
     assert enter(queues, 100.0) is bubble
-    queues.leave(bubble, 1.0)
+    queues.leave(bubble, TOKEN)
     for _ in range(IDLE_ROUNDS - 1):
-        queues.leave(enter(queues, 0.7), 1.0)
+        queues.leave(enter(queues, 0.7), TOKEN)
     assert not bubble.gone
 
 
@@ -146,8 +146,8 @@ def test_a_known_name_keeps_its_queue_and_what_is_gone_drains() -> None:
     assert enter(queues, 3.0) is kept
     assert queues.draining == [gone, bubble]
     assert queues.queue_of(14.0).queue_id == "c"
-    queues.leave(gone, 1.0)
-    queues.leave(bubble, 1.0)
+    queues.leave(gone, TOKEN)
+    queues.leave(bubble, TOKEN)
     assert queues.draining == []
     # A name that comes back is a queue like any other.
     assert not queues.update(PolicyParameters(partition=SEEN))
@@ -170,10 +170,10 @@ def test_nobody_comes_back_to_a_queue_that_was_forgotten() -> None:
     # As they would from halves, during which nobody waits in queues.
     queues = book()
     left, drained = enter(queues, 0.7), enter(queues, 14.0)
-    queues.leave(left, 1.0)
+    queues.leave(left, TOKEN)
     queues.update(PolicyParameters(partition=Partition(queue_ids=("c",))))
     assert (left.emptied, drained.emptied) == (True, False)
-    queues.leave(drained, 1.0)
+    queues.leave(drained, TOKEN)
     queues.update(PolicyParameters(partition=SEEN))
     assert drained not in queues.queues
     assert drained.emptied
@@ -183,9 +183,9 @@ def test_what_is_about_to_be_put_anew_keeps_its_bubble() -> None:
     queues = book()
     bubble = enter(queues, 100.0)
     for _ in range(2 * IDLE_ROUNDS):
-        queues.leave(enter(queues, 0.7), 1.0)
+        queues.leave(enter(queues, 0.7), TOKEN)
     queues.clear()
-    queues.leave(enter(queues, 0.7), 1.0)
+    queues.leave(enter(queues, 0.7), TOKEN)
     assert enter(queues, 100.0) is bubble
 
 
@@ -238,7 +238,7 @@ def test_any_work_finds_a_queue_and_the_queues_stay_few_and_apart(
     for service_s in works:
         waiting.append(enter(queues, service_s))
         if len(waiting) > stay:
-            queues.leave(waiting.pop(0), 1.0)
+            queues.leave(waiting.pop(0), TOKEN)
         live = queues.queues
         assert len(live) <= 2 + MAX_BUBBLES
         assert all(math.isfinite(queue.rate) for queue in live)
