@@ -41,8 +41,8 @@ _FACTOR_SHARE: Final = 0.12
 # what it will be, and those that run are among all.
 _FIRST_SPREAD: Final = 1.35
 # Where all is bounds the level is lowered by so much, and by the root of their share in it: to
-# extrapolate from short clips to long ones errs upwards, for seven of eight languages spend fewer
-# tokens a second on long ones.
+# extrapolate from short clips to long ones errs upwards, for six of eight traces hold fewer
+# tokens a second in long ones.
 _EXTRAPOLATION: Final = 0.1
 # What running requests say, beside the line that was learned, fades by this with each completion
 # of a key after the first 20: half of it after 66, 3 % after 256. Those that ran when the sums'
