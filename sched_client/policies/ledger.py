@@ -54,6 +54,7 @@ class OvertakingLedger:
         "_firsts",
         "_last",
         "_live",
+        "_oldest",
         "_phi",
         "_served",
         "_top",
@@ -68,6 +69,8 @@ class OvertakingLedger:
     def __init__(self, phi: float) -> None:
         self._phi = phi
         self._youngest = -math.inf
+        # The one that was given as the oldest, while nobody older has come.
+        self._oldest: Waiting | None = None
         # Work served since the chunks were numbered, and since last nothing waited.
         self._served = self._total = 0.0
         self._pack([], [], [])
@@ -110,6 +113,7 @@ class OvertakingLedger:
     def insert(self, item: Waiting) -> None:
         """Take in a given-back entry at its age, before all that were enqueued at that time."""
         age = item.enqueued_s
+        self._oldest = None
         self._youngest = max(self._youngest, age)
         number = max(0, bisect_left(self._firsts, age, 0, self._end) - 1)
         chunk = self._chunks[number] or self._reopen(number)
@@ -160,6 +164,7 @@ class OvertakingLedger:
         item = chunk.items[chunk.first()] if chunk is not None else None
         if item is None:
             raise RuntimeError("oldest() of an empty ledger")
+        self._oldest = item
         return item
 
     def slack(self, item: Waiting, burst_work: float) -> float:
@@ -206,7 +211,14 @@ class OvertakingLedger:
         chunk.items[slot] = None
         chunk.count -= 1
         self._count -= 1
-        self._top.charge(chunk.number, chunk.base + chunk.charge(slot, NONE, charge), charge)
+        if item is self._oldest:
+            # It overtakes nobody: nothing to charge, all the way up to the root.
+            self._oldest, charge = None, 0.0
+        if charge:
+            self._top.charge(chunk.number, chunk.base + chunk.charge(slot, NONE, charge), charge)
+        else:
+            chunk.put(slot, NONE)
+            self._top.put(chunk.number, chunk.base + chunk.least[1])
         if chunk.count * _SPARSE <= chunk.capacity:
             self._thin(chunk)
             if not self._count:
