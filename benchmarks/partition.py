@@ -5,7 +5,7 @@ are worth there is told by labels (adjusted Rand index, purity), by the variance
 stays inside queues, and by the mean wait that queues served shortest first give in an M/G/1
 (Cobham 1954), beside equal-width, quantile and k-means cuts into as many queues.
 
-Run: ``python -m benchmarks.partition`` (about 4 min).
+Run: ``python -m benchmarks.partition`` (about 3 min).
 """
 
 import json
@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.partition_cuts import FAMILIES, comparison, real_work
+from benchmarks.partition_cuts import FAMILIES, comparison, real_work, two_uniforms
+from benchmarks.partition_em import compared
 from estimator.core.partition import (
     FitJob,
     PartitionConfig,
@@ -29,6 +30,7 @@ from estimator.core.partition.refine import gap_cut
 from sched_client.model import ServiceTime
 
 Array = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], Array]
 
 N_SEEDS: Final = 200
 N_STREAM: Final = 50_000
@@ -36,6 +38,10 @@ N_STREAM: Final = 50_000
 WARM: Final = 4096
 TOKEN_S: Final = 0.01
 SERVICE: Final = ServiceTime(overhead_s=0.0, seconds_per_token=TOKEN_S)
+# Log of 400 s, or 40,000 tokens: what shapes are drawn in, so that hardly any work is less than
+# the one token that every request is taken to have.
+UNIT: Final = float(np.log(40_000 * TOKEN_S))
+N_SHAPE_SEEDS: Final = 50
 NEW_SHARES: Final = (1.0, 0.2, 0.05, 0.02, 0.01, 0.005)
 
 
@@ -125,6 +131,7 @@ def stationary() -> dict[str, Any]:
     rng = np.random.default_rng(7)
     streams = {f"{k} classes": unlike_classes(rng, k, N_STREAM) for k in range(1, 7)}
     streams |= {name: rng.choice(x, N_STREAM) for name, x in real_work().items()}
+    streams |= {name: UNIT + draw(rng, N_STREAM) for name, draw in FAMILIES.items()}
     rows = {}
     for name, x in streams.items():
         table = PartitionTable()
@@ -154,23 +161,36 @@ def stationary() -> dict[str, Any]:
 
 def new_class() -> dict[str, Any]:
     """Count the requests of a new class of long jobs until it has a queue of its own."""
-    rows = {}
-    for share in NEW_SHARES:
-        needed = [_needed(share, seed) for seed in range(4)]
-        rows[f"{share:g} of the requests"] = {
-            "most_requests": max(needed), "median_requests": float(np.median(needed))
-        }  # fmt: skip
-    return {"tables": {"a new class": rows}, "most_requests": max(
-        row["most_requests"] for row in rows.values()
-    )}  # fmt: skip
+    rows = {f"{share:g} of the requests": _of_new(_three, share, 0.4) for share in NEW_SHARES}
+    flat = {
+        f"{share:g} of the requests, {name}": _of_new(FAMILIES[name], share, 0.9)
+        for name in ("uniform 1 to 30", "exponential", "Pareto, shape 1.5")
+        for share in NEW_SHARES[:3]
+    }
+    return {
+        "tables": {
+            "a new class beside three others": rows,
+            "a new class 3 σ beyond one that is flat": flat,
+        },
+        "most_requests": max(row["most_requests"] for row in rows.values()),
+    }
 
 
-def _needed(share: float, seed: int) -> int:
+def _three(rng: np.random.Generator, n: int) -> Array:
+    return unlike_classes(rng, 3, n)
+
+
+def _of_new(draw: Draw, share: float, beyond: float) -> dict[str, float]:
+    needed = [_needed(draw, share, beyond, seed) for seed in range(4)]
+    return {"most_requests": max(needed), "median_requests": float(np.median(needed))}
+
+
+def _needed(draw: Draw, share: float, beyond: float, seed: int) -> int:
     rng = np.random.default_rng(seed)
     table = PartitionTable()
-    known = unlike_classes(rng, 3, 2 * WARM)
+    known = UNIT + draw(rng, 2 * WARM)
     feed(table, known.tolist())
-    before, mean = set(table.entries()["m"].queue_ids), known.max() + 0.4
+    before, mean = set(table.entries()["m"].queue_ids), known.max() + beyond
     seen = 0
     while seen < 1000:
         new = rng.random() < share
@@ -221,12 +241,28 @@ def _least(call: Callable[[Any], Any], inputs: Sequence[Any]) -> float:
 
 
 def non_normal() -> dict[str, Any]:
-    """Count queues of one class that is not log-normal, 4,096 points, 5 seeds."""
+    """Count how often one class of any shape is one queue, and two flat ones are two."""
+    sizes = (500, 2_000, 10_000)
+    families = {name: (draw, 1) for name, draw in FAMILIES.items()}
+    families["two uniforms that do not overlap"] = (two_uniforms, 2)
     rows = {}
-    for name, draw in FAMILIES.items():
-        counts = [count_of(draw(np.random.default_rng(seed), 4096)) for seed in range(5)]
-        rows[name] = {"least": min(counts), "most": max(counts)}
-    return {"tables": {"one class, not log-normal": rows}}
+    for name, (draw, right) in families.items():
+        counts = {
+            n: [count_of(UNIT + draw(np.random.default_rng(s), n)) for s in range(N_SHAPE_SEEDS)]
+            for n in sizes
+        }
+        rows[name] = {
+            **{
+                f"right of {n} points": float(np.mean(np.array(counts[n]) == right)) for n in sizes
+            },
+            "most queues": max(max(of_size) for of_size in counts.values()),
+        }
+    return {
+        "tables": {f"one class of any shape, {N_SHAPE_SEEDS} seeds": rows},
+        "least_right_ratio": {
+            str(n): min(float(row[f"right of {n} points"]) for row in rows.values()) for n in sizes
+        },
+    }
 
 
 def main() -> None:
@@ -238,6 +274,13 @@ def main() -> None:
         "stationary": stationary(),
         "new_class": new_class(),
         "cost": costs(),
+        "em": compared(
+            {
+                f"{k} classes, {n} points": unlike_classes(np.random.default_rng(k), k, n)
+                for k in (2, 4, 6)
+                for n in (1_000, 10_000)
+            }
+        ),
         "comparison": comparison(count_of, _job),
     }
     print(json.dumps(result, indent=1))

@@ -29,14 +29,24 @@ LOAD: Final = 0.9
 
 # Log work of one class each.
 FAMILIES: Final[dict[str, Callable[[np.random.Generator, int], Array]]] = {
-    "log-normal": lambda rng, n: 0.8 * rng.standard_normal(n),
+    "log-normal, σ 0.3": lambda rng, n: 0.3 * rng.standard_normal(n),
+    "log-normal, σ 0.8": lambda rng, n: 0.8 * rng.standard_normal(n),
+    "log-normal, σ 2": lambda rng, n: 2.0 * rng.standard_normal(n),
     "gamma, shape 2": lambda rng, n: np.log(rng.gamma(2.0, 1.0, n)),
+    "exponential": lambda rng, n: np.log(rng.exponential(1.0, n)),
+    "Weibull, shape 0.7": lambda rng, n: np.log(rng.weibull(0.7, n)),
     "Weibull, shape 1.5": lambda rng, n: np.log(rng.weibull(1.5, n)),
     "log-normal and an overhead": lambda rng, n: np.log(rng.lognormal(0.0, 0.5, n) + 1.0),
     "Pareto, shape 1.5": lambda rng, n: rng.exponential(1.0 / 1.5, n),
     "uniform 1 to 30": lambda rng, n: np.log(rng.uniform(1.0, 30.0, n)),
     "log-uniform 1 to 55": lambda rng, n: rng.uniform(0.0, 4.0, n),
 }
+
+
+def two_uniforms(rng: np.random.Generator, n: int) -> Array:
+    """Draw log work of two flat classes that do not overlap: 1 to 3, and 9 to 30."""
+    short = rng.random(n) < 0.5
+    return np.asarray(np.log(np.where(short, rng.uniform(1.0, 3.0, n), rng.uniform(9.0, 30.0, n))))
 
 
 def _rows(name: str) -> list[dict[str, str]]:

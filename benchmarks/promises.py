@@ -118,6 +118,8 @@ _PARTITION: Final = (
     ("1 to 6 known classes, right count, 200 seeds, less of two kinds, share",
      "known/least_right_ratio", ">=", 0.95),
     ("splits of one log-normal class by the gap test, 600 samples", "one_class/splits", "<=", 1),
+    ("eleven shapes of one class are one queue, two uniforms two, 2,000 points, 50 seeds, least",
+     "non_normal/least_right_ratio/2000", ">=", 0.95),
     ("changes of the number of queues after warm-up, i.i.d. streams of 50,000, most",
      "stationary/most_count_changes", "<=", 1),
     ("largest move of a boundary there, share", "stationary/largest_move_ratio", "<=", 0.05),
@@ -164,6 +166,10 @@ _SERVER_FITS: Final = (
     ("resident MiB that fitting queues adds to the sidecar", "added_rss_mib", "<=", 30),
     ("P99 of BatchPredict of 1 while queues are fitted all the time, over never",
      "p99_ratio", "<=", 1.5),
+    ("seconds until each of 40 models that become due at once has its first queues, most",
+     "many_models/first_queues_most_s", "<=", 20),
+    ("completions learned a CPU second meanwhile, over never fitting",
+     "many_models/rate_ratio", ">=", 0.85),
 )  # fmt: skip
 # The same of ``benchmarks.scheduler``.
 _SCHEDULER: Final = tuple(

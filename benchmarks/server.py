@@ -137,7 +137,7 @@ def _rows(n: int, keys: int, seed: int) -> Iterator[pb.Completion]:
             wait_seconds=0.2,
             service_seconds=0.1 + 0.01 * tokens,
             mean_concurrency=4.0,
-            predicted_token_count=60.0,
+            predicted_token_count=round(3.0 + 3.1 * audio_s),
             request_hash="0123456789abcdef",
         )
 
