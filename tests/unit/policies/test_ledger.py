@@ -188,3 +188,19 @@ def test_what_comes_back_finds_its_place_where_chunks_were_joined_over_one_that_
     assert items[0].chunk is items[99].chunk  # joined
     ledger.insert(stay(1000, 97.5, 1.0, returned=True))
     assert [item.enqueued_s for item in ledger] == sorted([*map(float, kept), 97.5])
+
+
+def test_who_was_the_oldest_is_charged_to_somebody_older_who_came_back() -> None:
+    ledger = OvertakingLedger(0.5)
+    items = [stay(number, float(number), 4.0) for number in range(3)]
+    for item in items:
+        ledger.append(item)
+    assert ledger.oldest() is items[0]
+    back = stay(3, -1.0, 4.0, returned=True)
+    ledger.insert(back)
+    ledger.serve(items[0])
+    assert ledger.slack(back, 0.0) == 0.5 * 4.0 - 4.0
+    assert ledger.slack(items[1], 0.0) == 0.5 * 4.0
+    assert ledger.oldest() is back
+    ledger.serve(back)
+    assert ledger.slack(items[1], 0.0) == 0.5 * 4.0  # what was given back is charged to nobody
