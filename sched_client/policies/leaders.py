@@ -77,11 +77,10 @@ class Leaders:
         self._unsettle()
 
     def pushed(self, item: Waiting) -> None:
-        """Take note of an item that was put into its block."""
-        block = item.block
-        leader = block.leader
-        if leader is None or item.work < leader.work or item.enqueued_s < leader.enqueued_s:
-            block.unsettle()
+        """Take note of an item that was put into its block; an older one has unsettled that."""
+        leader = item.block.leader
+        if leader is None or item.work < leader.work:
+            item.block.unsettle()
 
     def discarded(self, item: Waiting) -> None:
         """Take note of an item that has left its block."""

@@ -332,6 +332,25 @@ def test_what_is_looked_at_does_not_grow_where_arrivals_are_ever_shorter(pattern
     assert many < 1.5 * few
 
 
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param(stay(40, 6.5, 0.01), id="in a new block"),
+        pytest.param(stay(40, -90.0, 20.0), id="among the oldest, and longer than who leads"),
+    ],
+)
+def test_leaders_see_who_comes(late: Waiting, leaders_soon: bool) -> None:
+    order = HighestRatioFirst()
+    items = [stay(number, number / 5, 9.0 - number / 8) for number in range(32)]
+    for item in items:
+        order.push(item)
+    assert order.first(7.0) is scanned(items, 7.0)  # leaders stand from here on
+    assert leads(order) == leaders_soon
+    assert order.first(8.0) is scanned(items, 8.0)
+    order.push(late)
+    assert order.first(8.0) is scanned([*items, late], 8.0) is late
+
+
 def leads(order: HighestRatioFirst) -> bool:
     return order._leaders is not None
 
