@@ -130,7 +130,7 @@ class _Draft:
 def fit(job: FitJob) -> Fit:
     """Fit a job: refine by a Gaussian mixture, by gaps and by latency, then prune.
 
-    Pure and deterministic; 0.1 to 0.2 s of CPU, whatever the number of points.
+    Pure and deterministic; 10 to 60 ms of CPU, more for more components than for more points.
 
     Parameters
     ----------
