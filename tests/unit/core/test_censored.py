@@ -234,3 +234,15 @@ def test_more_that_run_are_a_greater_share() -> None:
     shares = [with_bounds(EVIDENCE, [Bound(4.0, 15.0)] * n, LIMITS)[1] for n in (0, 1, 4, 16, 64)]
     assert shares == sorted(set(shares))
     assert shares[-1] > 0.5
+
+
+def test_the_anchors_level_is_worth_a_completion_where_nothing_runs_that_says_anything() -> None:
+    # One completion of twice the tokens that the anchor expects of it, at the anchor's own size.
+    size, hoped = 7.4, 3.2 * 7.4
+    sums = Sums(1.0, size, size * size, 2.0 * hoped, 2.0 * hoped * size)
+    anchor = Anchor(Line(3.2, 0.0), 1.0, size, 82.0)
+    evidence = Evidence(Line(3.2, 0.0), sums, size, 1.0, anchor)
+    line, share = with_bounds(evidence, [Bound(25.0, 0.0)], LIMITS)
+    assert share == 0.0
+    # The anchor's shape at (2 + 1)/(1 + 1) of its level, and that as much as the completion.
+    assert line.at(size) == pytest.approx((2.0 + 1.5) / 2.0 * hoped, rel=1e-6)
