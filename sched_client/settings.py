@@ -126,8 +126,8 @@ class Settings:
     mode: Mode = "shadow"
     policy: str = "ewsjf"
     order_by: OrderBy = "service"
-    phi: float = 0.28
-    burst_requests: float = 12.0
+    phi: float = 0.25
+    burst_requests: float = 22.0
     guard_s: float | None = None
     reorder_above: int = 8
     reorder_until: int = 6

@@ -13,7 +13,7 @@ SAID = {
     "mode": "on",
     "policy": "hrrn",
     "order_by": "tokens",
-    "phi": "0.25",
+    "phi": "0.125",
     "burst_requests": "inf",
     "guard_s": "40",
     "reorder_above": "5",

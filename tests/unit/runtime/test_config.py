@@ -58,7 +58,7 @@ def test_every_setting_can_be_configured_by_a_variable(monkeypatch: pytest.Monke
         mode="on",
         policy="hrrn",
         order_by="tokens",
-        phi=0.25,
+        phi=0.125,
         burst_requests=3.5,
         guard_s=40.0,
         reorder_above=5,
