@@ -51,7 +51,7 @@ _MANY_SEED: Final = 50
 
 # Queues cut at the median of all work, known beforehand, and a guard that suits their share.
 CUT: Final = Contender(
-    "ewsjf, cut at the median, φ .22", "ewsjf", guarded(0.22, between="shortest"), cuts=(0.5,)
+    "ewsjf, cut at the median, φ .2", "ewsjf", guarded(0.2, between="shortest"), cuts=(0.5,)
 )
 # The same without knowing it: a little more than half, so that who is called short here is.
 HALVES_TEXT: Final = Contender("ewsjf, halves .55, φ .28", "ewsjf", two_halves(0.28, 0.55))
