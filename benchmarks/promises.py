@@ -57,7 +57,7 @@ _LEARNING: Final = (
      "changes/stay_p50_completion_over_trace_order", "<=", 1.3),
     ("error in completion order over trace order, worst trace",
      "completion_order/mae_over_trace_order_worst", "<=", 1.3),
-    ("bias of κ after 10 of 64 concurrent requests, worst trace",
+    ("bias of κ after 10 of 64 concurrent requests, worst trace, 240 seeds",
      "cold_start/bias_after_10_worst_trace", "<=", 0.05),
     ("changes of x1.5 reported within 40, relative spread up to .3",
      "detection/kappa/narrow/reported_within_40_ratio", ">=", 0.99),
