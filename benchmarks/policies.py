@@ -25,11 +25,12 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from benchmarks.baselines.orders import ScannedRatio, SortedRatio
 from estimator.demo.environment import default_python
-from sched_client.model import Partition, PolicyParameters
+from sched_client.model import Partition, PolicyParameters, Settings
 from sched_client.policies import POLICY_NAMES, Policy, WaitingEntry, create_policy
 from sched_client.policies.orders import Order
 from sched_client.policies.waiting import Waiting
@@ -51,6 +52,7 @@ _SLOW_LIMIT: Final = 10_000
 # Works that fall to a tenth over as many arrivals as wait.
 EVER_SHORTER: Final = (20_000, 100_000)
 _FALL: Final = 0.1
+_DEFAULT: Final = Settings()
 # Eight queues at the eighths of the works above.
 _EIGHTHS: Final = (0.1194, 0.1749, 0.2325, 0.3, 0.3871, 0.5145, 0.7537)
 # b₀ = 20 mean requests: at these loads the guard binds.
@@ -64,6 +66,20 @@ PARAMETERS: Final = PolicyParameters(
         shares=(0.125,) * 8,
     ),
 )
+
+# The policies as they are, ewsjf by score; and ewsjf as it is by default.
+ORDERS: Final[dict[str, tuple[str, PolicyParameters]]] = {
+    **{name: (name, PARAMETERS) for name in POLICY_NAMES},
+    "ewsjf, halves": (
+        "ewsjf",
+        replace(
+            PARAMETERS,
+            between=_DEFAULT.between,
+            short_share=_DEFAULT.short_share,
+            short_share_most=_DEFAULT.short_share_most,
+        ),
+    ),
+}
 
 Turn = Callable[[WaitingEntry], None]
 
@@ -210,7 +226,7 @@ def _worst_calls(name: str, waiting: int) -> dict[str, float]:
     for _ in range(_WORST_OF):
         gc.collect()
         gc.disable()
-        policy = create_policy(name, PARAMETERS)
+        policy = create_policy(*ORDERS[name])
         source = _entries(random.Random(SEED))
         adds = [_timed(lambda: policy.add(next(source))) for _ in range(waiting)]  # noqa: B023 -- so
         peeks, pops = [], []
@@ -231,7 +247,7 @@ def _worst_calls(name: str, waiting: int) -> dict[str, float]:
 def _vllm_queue(waiting: tuple[int, ...]) -> dict[str, Any]:  # Any: JSON of figures, or a reason
     python = default_python()
     if not python.exists():
-        return {"not_run": f"{python} is absent; `make venv-vllm` builds it"}
+        return {"not_run": f"{python} is absent; `make test-vllm` builds it"}
     command = [str(python), "-m", "benchmarks.baselines.vllm_queue", *map(str, waiting)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -249,8 +265,8 @@ def _contest(waiting: int) -> tuple[dict[str, list[float]], dict[str, dict[str, 
     calls: dict[str, dict[str, float]] = {}
     heap = _of_heap(waiting)
     beside: list[float] = []
-    for name in POLICY_NAMES:
-        policy = create_policy(name, PARAMETERS)
+    for name, (policy_name, parameters) in ORDERS.items():
+        policy = create_policy(policy_name, parameters)
         contestant = _of_policy(policy, waiting)
         blocks[name] = []
         for _ in range(_BLOCKS):
@@ -301,7 +317,7 @@ def measure(numbers: tuple[int, ...] = WAITING) -> dict[str, Any]:  # Any: JSON
             for call, value in by_call.items():
                 calls.setdefault(f"{name} {call}", {})[str(waiting)] = value
         if waiting >= _SLOW_LIMIT:
-            for name in POLICY_NAMES:
+            for name in ORDERS:
                 for call, value in _worst_calls(name, waiting).items():
                     worst.setdefault(f"{name} {call}", {})[str(waiting)] = value
     shorter = {waiting: _where_ever_shorter(waiting) for waiting in EVER_SHORTER}

@@ -109,7 +109,7 @@ _POLICIES: Final = (
        limit)
       for what, path in (("the dearest call", "slowest_call"), ("add, peek and pop", "turn"))
       for waiting, limit in ((100, 8), (10_000, 15), (100_000, 25))
-      for policy in ("fcfs", "sjf", "hrrn", "ewsjf", "ewsjf-paper")),
+      for policy in ("fcfs", "sjf", "hrrn", "ewsjf", "ewsjf, halves", "ewsjf-paper")),
     *((f"add, peek and pop, hrrn, {waiting} waiting, each shorter than all before, mean µs",
        f"ever_shorter/{waiting}", "<=", limit)
       for waiting, limit in ((20_000, 100), (100_000, 150))),
