@@ -126,7 +126,9 @@ def test_the_baseline_is_the_same_whatever_the_others_order_by() -> None:
 def test_the_guards_burst_is_in_mean_requests_of_the_workload() -> None:
     setup = replace(SETUP, estimates="true", settings=Settings(order_by="tokens"))
     tokens = setup.workload.mean_tokens
-    assert estimates_of(setup, POINT, 0).parameters.burst_work == pytest.approx(Settings().burst_requests * tokens)
+    assert estimates_of(setup, POINT, 0).parameters.burst_work == pytest.approx(
+        Settings().burst_requests * tokens
+    )
 
 
 def test_knowing_the_length_beats_the_duration_where_languages_differ_in_density() -> None:
