@@ -4,8 +4,6 @@ Owns the bounded table. Not learned: it is said again with each report, and save
 that starts anew publishes the same work as before. Time comes from outside.
 """
 
-import math
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,6 +11,8 @@ __all__ = ["SlotContexts"]
 
 # An engine says it at least every 10 s; what nobody has said for so long holds no longer.
 FORGET_S: Final = 60.0
+# The API's limits: one token over a million slots, all tokens for one.
+_MIN_TOKENS: Final = 1e-6
 _MAX_TOKENS: Final = 1e12
 
 
@@ -34,8 +34,10 @@ class SlotContexts:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # Tokens, and when they were said last; None before anything was since the start.
-        self._held: OrderedDict[str, tuple[float, float | None]] = OrderedDict()
+        # Tokens, and when they were said last; None before anything was since the start. Said
+        # longest ago first. Replaced and never changed: a checkpoint reads it in another thread
+        # while reports come in.
+        self._held: dict[str, tuple[float, float | None]] = {}
 
     def get(self, model: str) -> float:
         """Give the tokens that come to a slot, 0 where nobody has said."""
@@ -68,16 +70,16 @@ class SlotContexts:
             return False
         if now_s - said_s <= FORGET_S:
             return False
-        del self._held[model]
-        if tokens > 0.0:
-            self._put(model, tokens, now_s)
+        self._put(model, tokens, now_s)
         return True
 
     def _put(self, model: str, tokens: float, now_s: float) -> None:
-        self._held[model] = tokens, now_s
-        self._held.move_to_end(model)
-        if len(self._held) > self._most:
-            self._held.popitem(last=False)
+        held = {one: said for one, said in self._held.items() if one != model}
+        if tokens > 0.0:
+            held[model] = tokens, now_s
+            if len(held) > self._most:
+                del held[next(iter(held))]
+        self._held = held
 
     def state(self, model: str = "") -> dict[str, float]:
         """Give what holds, said longest ago first; ``model`` keeps this one's."""
@@ -89,10 +91,12 @@ class SlotContexts:
         Raises
         ------
         ValueError
-            For anything but tokens in (0, 10¹²].
+            For anything but tokens in [10⁻⁶, 10¹²].
         """
+        held: dict[str, tuple[float, float | None]] = {}
         for model, value in state.items():
-            tokens = float(value)
-            if not (math.isfinite(tokens) and 0.0 < tokens <= _MAX_TOKENS):
-                raise ValueError(f"slot_contexts[{model!r}] is {tokens}, not in (0, 1e12]")
-            self._held[model] = tokens, None
+            if not (isinstance(value, int | float) and _MIN_TOKENS <= value <= _MAX_TOKENS):
+                raise ValueError(f"slot_contexts[{model!r}] is {value!r}, not in [1e-6, 1e12]")
+            held[model] = float(value), None
+        # Of a configuration with more models, those that were said last.
+        self._held = dict(list(held.items())[-self._most :])

@@ -1,6 +1,8 @@
 """Whose memory counts where engines of one model differ, and what is kept of it."""
 
 import math
+import sys
+import threading
 
 import pytest
 from hypothesis import given
@@ -60,10 +62,42 @@ def test_the_model_said_longest_ago_is_forgotten_beyond_the_limit() -> None:
     assert list(table.state()) == ["a", "c"]
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 2e12, "x", None])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 2e12, 1e-300, "x", "5", None])
 def test_a_damaged_state_is_refused(value: object) -> None:
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises(ValueError, match=r"slot_contexts\['m'\]"):
         SlotContexts(2).restore({"m": value})
+
+
+def test_of_a_state_with_more_models_those_said_last_are_kept() -> None:
+    table = SlotContexts(2)
+    table.restore({"a": 1.0, "b": 2.0, "c": 3.0})
+    assert table.state() == {"b": 2.0, "c": 3.0}
+
+
+def test_a_checkpoint_reads_it_in_another_thread_while_engines_report() -> None:
+    table, models = SlotContexts(64), [f"m{i}" for i in range(64)]
+    for model in models:
+        table.note(model, 5.0, 0.0)
+    failures: list[Exception] = []
+
+    def save() -> None:
+        try:
+            for _ in range(2_000):
+                assert len(table.state()) == len(models)
+        except Exception as error:  # noqa: BLE001 - of a thread: shown below
+            failures.append(error)
+
+    saving, interval_s = threading.Thread(target=save), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        saving.start()
+        while saving.is_alive():
+            for model in models:
+                table.note(model, 5.0, 1.0)
+    finally:
+        sys.setswitchinterval(interval_s)
+        saving.join()
+    assert not failures
 
 
 @given(
