@@ -29,6 +29,8 @@ VLLM_PR: Final = "vllm-pr33392"
 # Jobs whose work tells the quantiles that queues are cut at; no run has this seed.
 _SAMPLE_SEED: Final = 12_345
 _SAMPLE: Final = 30_000
+# b₀ of those that are not told another one, in mean requests; production's is larger.
+BURST: Final = 12.0
 
 
 class Contender(NamedTuple):
@@ -55,12 +57,12 @@ class Contender(NamedTuple):
     fitted: bool = False
 
 
-def guarded(phi: float, burst_requests: float = 12.0, **others: object) -> Settings:
+def guarded(phi: float, burst_requests: float = BURST, **others: object) -> Settings:
     """Give production's settings with another guard and whatever else is said."""
     return replace(Settings(), phi=phi, burst_requests=burst_requests, **others)  # type: ignore[arg-type]  # names of Settings
 
 
-def two_halves(phi: float, share: float = 0.48, burst_requests: float = 12.0) -> Settings:
+def two_halves(phi: float, share: float = 0.48, burst_requests: float = BURST) -> Settings:
     """Give ewsjf in halves."""
     return guarded(
         phi, burst_requests, between="halves", short_share=share, short_share_most=share
@@ -78,16 +80,16 @@ def aging(power: float, phi: float, burst_requests: float) -> Settings:
 UNGUARDED: Final = GUARDS["off"]
 # Production's default; why: the tables of this benchmark.
 HALVES: Final = Contender("ewsjf, halves (default)", "ewsjf", Settings())
-SJF: Final = Contender("sjf, φ .3", "sjf", guarded(0.3))
-HRRN: Final = Contender("hrrn, φ .3", "hrrn", guarded(0.3))
+SJF: Final = Contender("sjf, φ .3 b₀ 12", "sjf", guarded(0.3))
+HRRN: Final = Contender("hrrn, φ .3 b₀ 12", "hrrn", guarded(0.3))
 SJF_UNGUARDED: Final = Contender("sjf, no guard", "sjf", UNGUARDED)
 HRRN_UNGUARDED: Final = Contender("hrrn, no guard", "hrrn", UNGUARDED)
 FITTED: Final = Contender(
-    "ewsjf, fitted queues, shortest first, φ .28", "ewsjf", guarded(0.28, between="shortest"),
-    fitted=True,
+    "ewsjf, fitted queues, shortest first, φ .28 b₀ 12", "ewsjf",
+    guarded(0.28, between="shortest"), fitted=True,
 )  # fmt: skip
 FITTED_SCORE: Final = Contender(
-    "ewsjf, fitted queues, score inside and between, φ .28", "ewsjf",
+    "ewsjf, fitted queues, score inside and between, φ .28 b₀ 12", "ewsjf",
     guarded(0.28, within="score", between="score"), fitted=True,
 )  # fmt: skip
 PAPER: Final = Contender("ewsjf-paper, no guard", "ewsjf-paper", UNGUARDED, fitted=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.twin.contenders import (
+    BURST,
     UNGUARDED,
     VLLM_PR,
     Contender,
@@ -164,7 +165,10 @@ def measure() -> Row:
             mark = "**" if (one.curve, one.setting) in ahead else ""
             row = {what: f"{value:+.0f}" for what, value in one.values.items()}
             table[f"{mark}{one.curve}, {one.setting}{mark}"] = dict(row)
-        title = f"frontier, decode-bound, load {_LOAD:g}, {n:,} requests × {seeds}, % against fcfs"
+        title = (
+            f"frontier, decode-bound, load {_LOAD:g}, {n:,} requests × {seeds}, b₀ {BURST:g} mean "
+            "requests unless it says otherwise, % against fcfs"
+        )
         tables[title] = table
     return {"tables": tables}
 

@@ -67,8 +67,10 @@ def by_application(jobs: Sequence[Job]) -> Classes:
 def by_expectation(jobs: Sequence[Job]) -> Classes:
     """Call the lower half short, and the top fifth long, of what such requests are in the mean.
 
-    Such requests: those of the run with the same application and half octave of the prompt. It is
-    what somebody knows on arrival who has seen them all.
+    Such requests: those of the run with the same application and half octave of the prompt, whole
+    cells, so that a fifth may be a quarter. It is what somebody knows on arrival who has seen them
+    all. They are the very cells that kappad learns by: it tells whether what can be told apart by
+    them goes first, not whether what turns out to be short does.
     """
     works = work_of(jobs)
     _, cells = np.unique(

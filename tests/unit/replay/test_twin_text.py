@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.run import judged
+from benchmarks.twin import text
+from benchmarks.twin.promises import TEXT
 from benchmarks.twin.text_classes import (
     Classes,
     by_application,
@@ -15,6 +18,7 @@ from benchmarks.twin.text_classes import (
     told_apart,
 )
 from benchmarks.twin.text_compared import Run, occupancy
+from benchmarks.twin.text_mixes import azure
 
 
 def jobs_of(*rows: tuple[int, int, int]) -> Any:
@@ -72,3 +76,15 @@ def test_how_much_must_go_first_is_what_the_best_choice_of_cells_needs() -> None
     assert row["type, half octave of the prompt: 50 % of them"] == "1 %"
     assert found["needed_share"]["by work"] == pytest.approx(0.98, abs=0.001)
     assert found["affordable_share"] == pytest.approx(1 - 1 / 1.43)
+
+
+def test_with_learned_lengths_it_is_said_of_what_turned_out_short_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(text, "azure", lambda _n: azure(60))
+    found = {"learned": text.learned()}
+    rows = [judged(one, found) for one in TEXT if one[1].startswith("learned/")]
+    assert len(rows) == 10
+    assert sum("as it turned out" in row for row in rows) == 3
+    # Two senses of one run, so two figures.
+    assert found["learned"]["short_p99_times"] != found["learned"]["turned_out"]["short_p99_times"]
