@@ -68,9 +68,10 @@ def invalid_entry_reason(key: Key, entry: KappaEntry) -> str | None:
 
 
 # Thirty years in seconds. Finite is not enough: products of what is allowed must be finite too.
-# Tokens of KV memory that come to a slot.
-_MAX_CONTEXT: Final = 1e12
 _MAX_SERVICE: Final = 1e9
+# Tokens of KV memory that come to a slot, where they are known: the API's limits for both.
+_MIN_CONTEXT: Final = 1e-6
+_MAX_CONTEXT: Final = 1e12
 
 
 # Far above what a partition makes (8): bounds what one snapshot can ask of an engine.
@@ -98,9 +99,9 @@ def invalid_frame_reason(snapshot: Snapshot) -> str | None:
             if not 0.0 <= value <= _MAX_SERVICE:
                 return f"services[{model!r}].{name}: {value} is not in [0, {_MAX_SERVICE:g}]"
         value = service.slot_context_tokens
-        if not 0.0 <= value <= _MAX_CONTEXT:
+        if value != 0.0 and not _MIN_CONTEXT <= value <= _MAX_CONTEXT:
             name = f"services[{model!r}].slot_context_tokens"
-            return f"{name}: {value} is not in [0, {_MAX_CONTEXT:g}]"
+            return f"{name}: {value} is neither 0 nor in [{_MIN_CONTEXT:g}, {_MAX_CONTEXT:g}]"
     for model, partition in snapshot.partitions.items():
         reason = invalid_partition_reason(partition)
         if reason is not None:

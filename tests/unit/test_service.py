@@ -153,7 +153,7 @@ def test_the_client_routes_what_is_left_by_its_work_too() -> None:
         assert left.queue_id == queue
 
 
-@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, 2e12])
+@pytest.mark.parametrize("value", [-1.0, 1e-310, math.nan, math.inf, 2e12])
 def test_memory_that_no_engine_has_is_not_acted_on(value: float) -> None:
     reason = invalid_reason(snapshot_of(replace(LLAMA, slot_context_tokens=value)))
     assert reason is not None
