@@ -40,12 +40,14 @@ def read_capacity(scheduler: Any) -> Capacity:
 
     Notes
     -----
-    vLLM keeps one block for itself. Tokens are known where all layers hold the KV of every token
-    in one group of blocks. Where a window slides, a state takes the place of KV, or an encoder's
-    blocks come on top (Whisper), a request's blocks do not grow with its tokens alone: unknown.
+    A vLLM that has ``max_num_active_seqs`` (0.32) may admit fewer than its batch has rows. It
+    keeps one block for itself. Tokens are known where all layers hold the KV of every token in one
+    group of blocks. Where a window slides, a state takes the place of KV, or an encoder's blocks
+    come on top (Whisper), a request's blocks do not grow with its tokens alone: unknown.
     """
     try:
         slots = int(scheduler.max_num_running_reqs)
+        slots = min(slots, int(getattr(scheduler, "max_num_active_reqs", slots)))
         config = scheduler.kv_cache_config
         groups = config.kv_cache_groups
         tokens = 0

@@ -85,6 +85,14 @@ def test_a_vllm_that_does_not_tell_is_an_unknown_one(odd: Any) -> None:
     assert read_capacity(odd) == Capacity()
 
 
+def test_a_vllm_that_admits_fewer_than_its_batch_holds_has_as_many_slots() -> None:
+    scheduler = engine(FullAttentionSpec())
+    scheduler.max_num_active_reqs = 64
+    assert read_capacity(scheduler) == Capacity(kv_tokens=8_544 * 16, slots=64)
+    scheduler.max_num_active_reqs = None
+    assert read_capacity(scheduler) == Capacity()
+
+
 @pytest.mark.parametrize(("blocks", "size"), [(1, 16), (0, 16), (10**12, 16)])
 def test_memory_that_no_engine_has_is_not_told(blocks: int, size: int) -> None:
     found = read_capacity(engine(FullAttentionSpec(), blocks=blocks, size=size))
