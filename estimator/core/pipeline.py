@@ -333,9 +333,10 @@ class Pipeline:
         The completions alone do not say when it is installed: what is learned replays exactly, but
         for queues, which come into force when their fit is done.
         """
-        unfitted = self._partition.unfitted()
-        if unfitted:
-            return self._partition.due(unfitted[0], self._service.told(unfitted[0]))
+        for model in self._partition.unfitted():
+            job = self._partition.due(model, self._service.told(model))
+            if job is not None:
+                return job
         models = sorted(self._partition.models())
         # Each in its turn: of many that are always due, the first would be the only one.
         first = bisect_right(models, self._asked)

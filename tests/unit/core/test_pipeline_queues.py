@@ -84,6 +84,16 @@ def test_models_that_are_due_have_their_turns() -> None:
     assert pipeline.due_fit() is not None  # what was given up is due again
 
 
+def test_a_model_without_queues_that_is_not_due_keeps_nobody_from_theirs() -> None:
+    pipeline = fitted(taught())
+    state = pipeline.state()
+    state["partitions"]["m"]["incumbent"] = None
+    restored = Pipeline(state=state)
+    for completion in two_classes(600, models=2):
+        restored.learn_one(replace(completion, model="n"))
+    assert fitted(restored).partitions().keys() == {"n"}
+
+
 def test_work_is_what_the_client_expected_and_else_what_came() -> None:
     expected = taught(predicted_tokens=7.0).due_fit()
     came = taught(predicted_tokens=0.0).due_fit()
