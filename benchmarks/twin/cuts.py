@@ -7,8 +7,6 @@ The same requests for all, production's other settings.
 Run: ``python -m benchmarks.twin.cuts [PART…]`` (all of it about 3 minutes of one core).
 """
 
-import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -20,12 +18,8 @@ from benchmarks.twin.material import ENCODER_BOUND, SPEECH, Row, Scene, Table, e
 from benchmarks.twin.parts import run_parts
 from benchmarks.twin.text_classes import Definition, by_file, by_work
 from benchmarks.twin.text_compared import Case, Compared, compared, row_of
-from benchmarks.twin.text_mixes import ENGINE, LOAD, azure, ewsjf_workload
-from estimator.core.observation import Completion
-from estimator.replay.arrivals import Arrivals
-from estimator.replay.rows import Rows
-from estimator.replay.runs import EstimateKind, Point, capacity_rps
-from estimator.replay.workload import Workload
+from benchmarks.twin.text_mixes import LOAD, Kind, azure, ewsjf_workload, kinds_beside
+from estimator.replay.runs import EstimateKind
 from sched_client.model import Settings
 
 _TITLES: Final = dict(
@@ -44,33 +38,19 @@ CONTENDERS: Final = (
     HALVES,
     *(Contender(_TITLES[name], name, Settings()) for name in NAMES),
 )
-_ROWS: Final = 4_000
-# Chats beside long documents: prompts, uniform in the logarithm, and what they produce.
-_CHATS: Final = ((32, 256), 128)
-_DOCUMENTS: Final = ((3_000, 8_192), 512)
 # The guard that lets the short kind of EWSJF's workload pass: 41 % of the work, at load 1.1.
 _WIDE: Final = replace(Settings(), phi=0.5, burst_requests=20.0)
 
 
 def documents(n: int, chats: float) -> Scene:
     """Give chats, a share of the requests, beside long documents."""
-    files = []
-    for seed, (prompts, output) in enumerate((_CHATS, _DOCUMENTS)):
-        rng = random.Random(seed)
-        rows = Rows(("chats", "documents")[seed], always_drawn=True)
-        for _ in range(_ROWS):
-            prompt = round(math.exp(rng.uniform(*map(math.log, prompts))))
-            rows.append(
-                Completion(
-                    completion_id="synthetic", task="text", kind="text", prompt_tokens=prompt,
-                    output_tokens=output,
-                )
-            )  # fmt: skip
-        files.append(rows)
-    workload = Workload(files=tuple(files), n=n, weights=(chats, 1.0 - chats))
-    profile = engine(ENGINE)
-    rate_rps = LOAD * capacity_rps(profile, workload, 1)
-    return Scene(profile, workload, Arrivals(), Point(rate_rps, LOAD))
+    return kinds_beside(
+        n,
+        (
+            Kind("chats", (32, 256), 128, chats),
+            Kind("documents", (3_000, 8_192), 512, 1.0 - chats),
+        ),
+    )
 
 
 def speech() -> Row:

@@ -2,7 +2,7 @@
 
 import math
 import random
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.twin.material import TRACES, Mix, Scene, engine, scene
 from estimator.core.observation import Completion
@@ -22,10 +22,29 @@ _MOONCAKE: Final = "mooncake-conversation"
 # EWSJF's workload as RESEARCH.md has it: 80 % short and 20 % long, prompts of 32 to 4,096 tokens.
 # Assumed: where the border is, log-uniform prompts, and outputs of 128 tokens, the default of
 # vLLM's own benchmark on random prompts.
-_EWSJF_SHORT: Final = (32, 256)
-_EWSJF_LONG: Final = (1_024, 4_096)
 _EWSJF_OUTPUT: Final = 128
-_EWSJF_ROWS: Final = 4_000
+_ROWS: Final = 4_000
+
+
+class Kind(NamedTuple):
+    """Requests that are alike.
+
+    Attributes
+    ----------
+    name : str
+        For its file.
+    prompts : tuple of int
+        Least and most tokens, uniform between them in the logarithm.
+    output : int
+        Tokens that each produces.
+    share : float
+        Of all requests.
+    """
+
+    name: str
+    prompts: tuple[int, int]
+    output: int
+    share: float
 
 
 def azure_at_own_times() -> Scene:
@@ -48,13 +67,20 @@ def azure(n: int, mooncake_share: float = 0.0) -> Scene:
 
 def ewsjf_workload(n: int) -> Scene:
     """Give the workload of EWSJF's paper, as far as it is known."""
-    files = tuple(
-        _lengths(name, prompts, seed)
-        for seed, (name, prompts) in enumerate((("short", _EWSJF_SHORT), ("long", _EWSJF_LONG)))
+    kinds = (
+        Kind("short", (32, 256), _EWSJF_OUTPUT, 0.8),
+        Kind("long", (1_024, 4_096), _EWSJF_OUTPUT, 0.2),
     )
-    workload = Workload(files=files, n=n, weights=(0.8, 0.2))
-    rate_rps = LOAD * capacity_rps(engine(ENGINE), workload, 1)
-    return Scene(engine(ENGINE), workload, Arrivals(), Point(rate_rps, LOAD))
+    return kinds_beside(n, kinds)
+
+
+def kinds_beside(n: int, kinds: tuple[Kind, ...]) -> Scene:
+    """Give kinds of requests that are alike but for their prompts, drawn by their shares."""
+    files = tuple(_lengths(kind, seed) for seed, kind in enumerate(kinds))
+    workload = Workload(files=files, n=n, weights=tuple(kind.share for kind in kinds))
+    profile = engine(ENGINE)
+    rate_rps = LOAD * capacity_rps(profile, workload, 1)
+    return Scene(profile, workload, Arrivals(), Point(rate_rps, LOAD))
 
 
 def typed(job: Job) -> Job:
@@ -62,15 +88,15 @@ def typed(job: Job) -> Job:
     return job._replace(request_type=APPLICATIONS[job.segment])
 
 
-def _lengths(name: str, prompts: tuple[int, int], seed: int) -> Rows:
+def _lengths(kind: Kind, seed: int) -> Rows:
     rng = random.Random(seed)
-    rows = Rows(name, always_drawn=True)
-    for _ in range(_EWSJF_ROWS):
-        prompt = round(math.exp(rng.uniform(*map(math.log, prompts))))
+    rows = Rows(kind.name, always_drawn=True)
+    for _ in range(_ROWS):
+        prompt = round(math.exp(rng.uniform(*map(math.log, kind.prompts))))
         rows.append(
             Completion(
                 completion_id="synthetic", task="text", kind="text", prompt_tokens=prompt,
-                output_tokens=_EWSJF_OUTPUT,
+                output_tokens=kind.output,
             )
         )  # fmt: skip
     return rows
