@@ -84,8 +84,8 @@ class Settings:
         Share of the work served since its arrival by which a request may be overtaken, [0, 1).
     burst_requests : float
         The overtaking allowed from the start, in mean requests, ≥ 0 (b₀ = this · mean work).
-        Real Whisper on two cores, 60 requests at load 1.5, against FCFS: 20 gave P50 -39 to
-        -61 % and P90 +44 to +73 %, 8 gave P50 -35 to -55 % and P90 +33 to +49 %.
+        Real Whisper on two cores, 60 requests at load 1.5, against FCFS, sjf at φ .3: 20 gave
+        P50 -39 to -61 % and P90 +44 to +73 %, 8 gave P50 -35 to -55 % and P90 +33 to +49 %.
     guard_s : float or None
         Optional: whoever waited longer than this many seconds goes first.
     reorder_above : int
