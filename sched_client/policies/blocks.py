@@ -27,9 +27,10 @@ class Block:
         garbage collector.
     count : int
         Items without the gaps.
-    stairs : list of int
+    stairs : bytearray
         Places of those that are shorter than every older one of the block; five of 32 drawn at
-        random. Where one leaves, only those up to the next are looked at.
+        random. Where one leaves, only those up to the next are looked at. Bytes, as they are not
+        counted either; a block never holds as many as 256.
     least : float
         The least of the works, that of the last of the stairs; infinite where there are none.
     next : Block or None
@@ -38,7 +39,7 @@ class Block:
         Where it stands.
     leader : Waiting or None
         Who has the highest ratio of it until ``until_s``, as `sched_client.policies.leaders` sets
-        it; whoever else changes a block ends that.
+        it; whoever else changes a block ends that, and nobody who has left is kept by it.
     until_s : float
         Monotonic seconds.
     """
@@ -59,7 +60,7 @@ class Block:
         self.items: list[Waiting | None] = []
         self.works: list[float] = []
         self.count = 0
-        self.stairs: list[int] = []
+        self.stairs = bytearray()
         self.least = math.inf
         self.next: Block | None = None
         self.shelf = shelf
@@ -86,7 +87,9 @@ class Block:
 
     def unsettle(self) -> None:
         """Forget who leads in it, and on its shelf."""
-        self.until_s = self.shelf.until_s = -math.inf
+        shelf = self.shelf
+        self.leader = shelf.leader = None
+        self.until_s = shelf.until_s = -math.inf
 
 
 class Shelf:

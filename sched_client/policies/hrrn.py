@@ -104,6 +104,7 @@ class HighestRatioFirst:
             blocks.tidy(item.block)
             self._left -= 1
             if self._left <= 0:
+                self._leaders.retire()
                 self._leaders = None
                 self._front = Front(blocks)
             return

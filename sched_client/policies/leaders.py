@@ -41,8 +41,8 @@ def leader_of(items: list[Waiting], now_s: float) -> tuple[Waiting, float]:
     works = list(map(_WORK, items))
     ratios = list(map(truediv, map(sub, repeat(now_s), ages), works))
     best = max(ratios)
-    # Nobody has waited yet, or the time is no number: all ratios count as equal.
-    index = ratios.index(best) if 0.0 < best < math.inf else 0
+    # Nobody has waited yet: all ratios count as equal.
+    index = ratios.index(best) if best > 0.0 else 0
     age, work = ages[index], works[index]
     if work <= min(works):
         return items[index], math.inf
@@ -74,7 +74,7 @@ class Leaders:
     def __init__(self, blocks: AgeBlocks) -> None:
         self._blocks = blocks
         self._since_s = -math.inf
-        self._unsettle()
+        self.retire()
 
     def pushed(self, item: Waiting) -> None:
         """Take note of an item that was put into its block; an older one has unsettled that."""
@@ -92,7 +92,7 @@ class Leaders:
         if not -math.inf < now_s < math.inf:
             return next(iter(self._blocks))
         if now_s < self._since_s:
-            self._unsettle()  # whoever leads now need not have led then
+            self.retire()  # whoever leads now need not have led then
         self._since_s = now_s
         leaders: list[Waiting] = []
         for shelf in self._blocks.shelves():
@@ -102,7 +102,8 @@ class Leaders:
                 leaders.append(shelf.leader)
         return leader_of(leaders, now_s)[0]
 
-    def _unsettle(self) -> None:
+    def retire(self) -> None:
+        """Let nobody lead any more."""
         for shelf in self._blocks.shelves():
             for block in shelf.blocks:
                 block.unsettle()

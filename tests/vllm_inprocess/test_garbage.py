@@ -10,9 +10,9 @@ from tests.support.collector import counted_by
 from tests.vllm_inprocess.engine import clip_lengths, make_request
 
 QUEUES = Partition(boundaries_s=(0.2, 0.5), queue_ids=("q1", "q2", "q3"))
-# Between two doublings of the hrrn tree (at 384 and 768), which make lists of their own.
 WAITING, ARRIVALS = 400, 300
-# What comes with the first or with one of many: a table of the guard's ledger, a cached value.
+# What comes with the first or with one of many, and goes as they go: five objects for each 128 of
+# the guard's ledger, three for each 32 of hrrn, a cached value.
 ONCE = 60
 
 

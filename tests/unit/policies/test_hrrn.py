@@ -70,6 +70,9 @@ def check_kept(order: HighestRatioFirst, waiting: list[Waiting]) -> None:
         assert all(item.block is block for item in block.waiting())
         assert block.shelf.least <= block.least
         assert block in block.shelf.blocks
+        # Who has left is kept by nobody.
+        for leader in (block.leader, block.shelf.leader):
+            assert leader is None or (order._leaders is not None and leader in waiting)
     assert all(block.count for block in chain[:-1])
     assert [block for shelf in order._blocks.shelves() for block in shelf.blocks] == chain
 
@@ -349,6 +352,16 @@ def test_leaders_see_who_comes(late: Waiting, leaders_soon: bool) -> None:
     assert order.first(8.0) is scanned(items, 8.0)
     order.push(late)
     assert order.first(8.0) is scanned([*items, late], 8.0) is late
+
+
+def test_a_ratio_beyond_all_numbers_is_the_highest(leaders_soon: bool) -> None:
+    order = HighestRatioFirst()
+    items = [stay(1, 0.0, 1.0), stay(2, 1.0, 1e-308)]
+    for item in items:
+        order.push(item)
+    assert order.first(1e3) is scanned(items, 1e3) is items[1]
+    assert order.first(1e3) is items[1]
+    assert leads(order) == leaders_soon
 
 
 def leads(order: HighestRatioFirst) -> bool:
