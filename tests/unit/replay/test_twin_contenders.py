@@ -2,6 +2,8 @@
 
 import pytest
 
+from benchmarks.run import judged
+from benchmarks.twin import queues
 from benchmarks.twin.contenders import (
     HALVES,
     SJF,
@@ -50,6 +52,13 @@ def test_a_cut_is_a_quantile_of_work_that_no_run_has() -> None:
     shares = [(works <= bound).mean() for bound in partition.boundaries_s]
     assert shares == pytest.approx([0.25, 0.5], abs=0.03)
     assert partition.means_s == tuple(sorted(partition.means_s))
+
+
+def test_a_tail_that_is_not_known_keeps_no_promise() -> None:
+    found: dict[str, float | None] = dict.fromkeys(queues.METRICS, -5.0)
+    line = queues._line({HALVES.name: found | {"e2e_s_p99": None}}, HALVES)
+    assert (line["p50_percent"], line["tail_percent"]) == (-5.0, None)
+    assert judged(("tail", "tail_percent", "<=", 36.0), line).endswith("| **no** |")
 
 
 def test_production_is_the_contender_in_halves() -> None:
