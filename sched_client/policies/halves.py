@@ -6,7 +6,7 @@ Why at the median or at a gap, and why no more than two: docs/policies.md.
 import struct
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from math import sqrt
+from math import ceil, sqrt
 from typing import Final
 
 from sched_client.policies.groups import GroupUnit
@@ -115,6 +115,8 @@ class Halves:
         It takes the old one's place in the window. Counted as an arrival it would crowd out what
         comes: it is the long ones that wait and are estimated anew.
         """
+        if not ratio:
+            return  # less than any number: what it was cannot be told, and the window forgets it
         old, works = work / ratio, self._sorted
         place = bisect_left(works, old * (1.0 - _ROUNDED))
         if place < len(works) and works[place] <= old * (1.0 + _ROUNDED):
@@ -157,12 +159,12 @@ class Halves:
         count = len(works)
         # A share that does not move stays where it is.
         if count >= _ENOUGH and self._most > self._least:
-            start, widest, below = max(int(self._least * count), 1), _GAP, 0
+            start, widest, below = max(ceil(self._least * count), 1), _GAP, 0
             for place in range(start, int(_HIGHEST * count) + 1):
                 ratio = works[place] / works[place - 1]
                 if ratio > widest:
                     widest, below = ratio, place
             if below and sum(works[:below]) <= self._phi * sum(works):
                 self._limit = below / count
-                self._between = works[below - 1] * sqrt(widest)
+                self._between = sqrt(works[below - 1]) * sqrt(works[below])
         self.share = min(max(self.share, self._least), self._limit)

@@ -102,7 +102,7 @@ class QueueModel:
         gaps = [
             (works[place] / works[place - 1], -place)
             for place in range(1, len(works))
-            if int(least * len(works)) <= place <= 0.95 * len(works)
+            if least * len(works) <= place <= 0.95 * len(works)
         ]
         if most > least and len(works) >= 128 and max(gaps)[0] > 2.0:
             place = -max(gaps)[1]

@@ -337,6 +337,29 @@ def test_a_new_estimate_takes_the_place_of_its_own_old_one() -> None:
     assert halves._sorted == [0.1, 1.0, 7.0, 9.0]
 
 
+def test_an_estimate_that_falls_below_all_numbers_is_no_error() -> None:
+    policy = filled(HALVES, (1e300, 2.0))
+    policy.revise(entry("0", 1e-300))
+    assert drained(policy) == "01"
+
+
+def test_a_gap_beyond_all_numbers_is_between_the_two() -> None:
+    policy = create_policy("ewsjf", replace(KINDS, phi=0.9))
+    arrive(policy, [1e-200, 1e-200, 1e-200, 1e200] * 128)
+    assert is_short(policy, 0.9)
+    assert not is_short(policy, 1.1)
+
+
+def test_a_gap_below_the_least_share_is_none() -> None:
+    halves = Halves(0.3, 0.58, 0.9)
+    for number in range(2 * WINDOW):
+        work = 1.0 if number % WINDOW < 76 else 4.0  # 29.7 %
+        halves.rank(Waiting(entry("it", work), work, number, returned=False))
+    for _ in range(300):
+        halves.served(held_up=False)
+    assert halves.share == 0.58
+
+
 def test_those_that_wait_do_not_crowd_out_what_comes() -> None:
     """The long wait and are estimated anew, again and again; half of what comes is short."""
     halves = Halves(0.5, 0.5, 0.3)
