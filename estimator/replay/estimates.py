@@ -86,7 +86,7 @@ class FixedEstimates:
     Parameters
     ----------
     profile : EngineProfile
-        Turns tokens into seconds, at full slots.
+        Turns tokens into seconds, at full slots: residence, whatever KV memory it holds.
     settings : Settings, optional
         The guard and the unit of work.
     mean_service_s, mean_tokens : float, optional
