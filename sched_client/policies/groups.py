@@ -26,15 +26,26 @@ class GroupUnit(Waiting):
 
     Attributes
     ----------
-    newest : Waiting
-        The member that arrived last, for orders that count arrivals; it may have left.
+    newest : int
+        The sequence of the member that arrived last, for orders that count arrivals; it may have
+        left, and nothing else of it is kept then.
+    newest_work : float
+        The work of that one.
     """
 
-    __slots__ = ("_heap", "_members", "_service", "_tokens", "_work", "newest")
+    __slots__ = (
+        "_heap",
+        "_members",
+        "_service",
+        "_tokens",
+        "_work",
+        "newest",
+        "newest_work",
+    )
 
     def __init__(self, item: Waiting) -> None:
         super().__init__(item.entry, item.work, item.sequence, returned=False)
-        self.newest = item
+        self.newest, self.newest_work = item.sequence, item.work
         self._members = {item.sequence: item}
         self._heap = [item.sequence]
         self._service = _counted(item.service_s)
@@ -52,8 +63,8 @@ class GroupUnit(Waiting):
 
     def join(self, item: Waiting) -> None:
         """Take in a member."""
-        if item.sequence > self.newest.sequence:
-            self.newest = item
+        if item.sequence >= self.newest:
+            self.newest, self.newest_work = item.sequence, item.work
         self._members[item.sequence] = item
         heappush(self._heap, item.sequence)
         self._service += _counted(item.service_s)

@@ -127,11 +127,13 @@ class Halves:
     def rank(self, item: Waiting) -> bytes:
         """Give bytes that compare as the order does, and count an arrival."""
         work = item.work
-        # Of a file each piece counts, so that what is short does not depend on who sends files.
-        arrived = item.newest if item.__class__ is GroupUnit else item
-        if arrived.sequence > self._latest:
-            self._latest = arrived.sequence
-            self._count(arrived.work)
+        arrived, counted = item.sequence, work
+        if item.__class__ is GroupUnit:
+            # Of a file each piece counts: what is short does not depend on who sends files.
+            arrived, counted = item.newest, item.newest_work
+        if arrived > self._latest:
+            self._latest = arrived
+            self._count(counted)
         share, works = self.share, self._sorted
         if share == self._limit and self._between:
             # The share below a gap changes from arrival to arrival, and where it lies does not.

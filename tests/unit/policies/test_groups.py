@@ -1,5 +1,6 @@
 """An order with groups, op by op against the definition, without a guard that hides it."""
 
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -127,6 +128,18 @@ def test_the_heap_of_a_group_stays_as_short_as_the_group() -> None:
     (unit,) = order._units.values()
     assert len(unit._heap) <= 2 * len(items) + 40
     assert len(order) == 5
+
+
+def test_who_has_left_a_group_is_not_kept_while_others_wait() -> None:
+    # It knows where it was kept, and so all that stood there: they would stay as long.
+    order = GroupedOrder(KeyedOrder(shortest_first_rank))
+    first, last = item_of(1, 0.0, 1.0, "file"), item_of(2, 0.0, 1.0, "file")
+    held = sys.getrefcount(last)
+    order.push(first)
+    order.push(last)
+    order.discard(last)
+    assert order.first(1.0) is first
+    assert sys.getrefcount(last) == held
 
 
 def test_one_group_in_two_priorities_is_two() -> None:
