@@ -318,10 +318,24 @@ def test_new_estimates_of_all_that_wait_fill_the_window() -> None:
 
 
 def test_what_comes_while_there_are_no_halves_is_not_kept() -> None:
-    policy = filled(HALVES, (1.0, 2.0))
-    policy.update(replace(HALVES, between="shortest"))
+    parameters = replace(HALVES, short_share_most=0.58)
+    policy = filled(parameters, (1.0, 2.0))
+    policy.update(replace(parameters, between="shortest"))
     policy.revise(entry("0", 50.0))
-    assert policy._orders._halves._sorted == [1.0, 2.0]  # type: ignore[attr-defined]  # the window
+    halves = policy._orders._halves  # type: ignore[attr-defined]  # the window and the share
+    assert halves._sorted == [1.0, 2.0]
+    policy._orders.served(held_up=True)  # type: ignore[attr-defined]  # as a guard that holds up
+    assert halves.share == 0.58
+
+
+def test_an_old_work_is_found_though_ratios_are_rounded() -> None:
+    rng = random.Random(4)
+    halves, work = Halves(0.5, 0.5, 0.3), 1.0
+    halves.rank(Waiting(entry("it", work), work, 0, returned=False))
+    for _ in range(300):
+        before, work = work, rng.lognormvariate(0.0, 1.0)
+        halves.moved(work, work / before)
+        assert halves._sorted == list(halves._recent) == [work]
 
 
 def test_a_new_estimate_takes_the_place_of_its_own_old_one() -> None:

@@ -2,12 +2,12 @@
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sched_client.policies import WaitingEntry, hrrn
@@ -85,19 +85,24 @@ _STEPS = st.one_of(
 _ACTIONS = st.sampled_from(["push", "push", "burst", "take", "take", "drain", "drop", "revise"])
 
 
-@pytest.fixture(params=[False, True], ids=["at hand", "leaders"], scope="module")
-def leaders_soon(request: pytest.FixtureRequest) -> Iterator[bool]:
+@pytest.fixture(params=[False, True], ids=["at hand", "leaders"])
+def leaders_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Let leaders take over at the first look, or as it is."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param:
-            patch.setattr(hrrn, "_FEW", 0)
-            patch.setattr(hrrn, "_ALLOWED", 0)
-            patch.setattr(hrrn, "_PATIENCE", -1)
-        yield request.param
+    soon: bool = request.param
+    if soon:
+        monkeypatch.setattr(hrrn, "_FEW", 0)
+        monkeypatch.setattr(hrrn, "_ALLOWED", 0)
+        monkeypatch.setattr(hrrn, "_PATIENCE", -1)
+    return soon
 
 
 @pytest.mark.usefixtures("leaders_soon")
-@settings(max_examples=120, deadline=None)
+# One setting for all examples of a test, and none for the tests without.
+@settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     steps=st.lists(st.tuples(_WORKS, _STEPS, _ACTIONS), max_size=60), seed=st.integers(0, 2**32)
 )
@@ -386,6 +391,16 @@ def test_leaders_leave_to_the_front_when_as_many_have_left() -> None:
         order.discard(order.first(number / 10))
     assert led == n
     check_kept(order, list(order._blocks))
+
+
+def test_a_usual_load_is_left_to_the_front() -> None:
+    order = HighestRatioFirst()
+    rng = random.Random(9)
+    for number in range(6_000):
+        order.push(stay(number, number / 10, rng.lognormvariate(-1.0, 0.8)))
+        if number >= 1_000:
+            order.discard(order.first(number / 10))
+            assert not leads(order)
 
 
 def test_what_is_kept_follows_the_number_waiting() -> None:
