@@ -359,6 +359,16 @@ def test_leaders_see_who_comes(late: Waiting, leaders_soon: bool) -> None:
     assert order.first(8.0) is scanned([*items, late], 8.0) is late
 
 
+def test_who_led_before_the_clock_stepped_back_is_not_taken_for_first(leaders_soon: bool) -> None:
+    order = HighestRatioFirst()
+    items = [stay(1, 0.0, 10.0), stay(2, 5.0, 1.0)]
+    for item in items:
+        order.push(item)
+    for now_s, first in ((20.0, items[1]), (20.0, items[1]), (5.1, items[0])):
+        assert order.first(now_s) is scanned(items, now_s) is first
+    assert leads(order) == leaders_soon
+
+
 def test_a_ratio_beyond_all_numbers_is_the_highest(leaders_soon: bool) -> None:
     order = HighestRatioFirst()
     items = [stay(1, 0.0, 1.0), stay(2, 1.0, 1e-308)]
